@@ -1,0 +1,1 @@
+"""Pretraining data: pairs on disk, masks at load."""

@@ -1,0 +1,1 @@
+"""BERT: embeddings, attention, encoder, heads."""

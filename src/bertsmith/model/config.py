@@ -1,0 +1,62 @@
+"""The architecture of an encoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bertsmith.errors import InputError
+
+ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
+
+
+@dataclass(frozen=True)
+class BertConfig:
+    """The shape of a BERT.
+
+    Attributes:
+        vocab_size: entries of the vocabulary; 0: taken from the data's vocabulary.
+        hidden_size: width H.
+        num_layers: encoder layers L.
+        num_heads: attention heads A.
+        intermediate_size: width of the feed-forward layer.
+        max_positions: longest sequence, in pieces.
+        num_segments: segment (token type) embeddings.
+        activation: "gelu" (erf), "gelu_tanh" (the original's head) or "relu".
+        hidden_dropout: after the embeddings and both sublayers.
+        attention_dropout: on the attention probabilities.
+        layer_norm_eps: inside the root of LayerNorm.
+        initializer_std: of the normal, cut at two sigma.
+
+    Source: modeling.py, BertConfig and BertModel; the paper, section 3.
+    """
+
+    vocab_size: int = 0
+    hidden_size: int = 768
+    num_layers: int = 12
+    num_heads: int = 12
+    intermediate_size: int = 3072
+    max_positions: int = 512
+    num_segments: int = 2
+    activation: str = "gelu"
+    hidden_dropout: float = 0.1
+    attention_dropout: float = 0.1
+    layer_norm_eps: float = 1e-12
+    initializer_std: float = 0.02
+
+    def __post_init__(self) -> None:
+        if self.hidden_size % self.num_heads:
+            raise InputError(
+                f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}; change one of them"
+            )
+        if self.activation not in ACTIVATIONS:
+            raise InputError(
+                f"activation {self.activation!r} is unknown; take one of {', '.join(ACTIVATIONS)}"
+            )
+        for name in ("hidden_dropout", "attention_dropout"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise InputError(f"{name} is {getattr(self, name)}; it has to be at least 0 and below 1")
+
+    @property
+    def head_size(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_size // self.num_heads

@@ -1,0 +1,260 @@
+"""The settings of each verb: the contract of the command line. No heavy imports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bertsmith.data.config import MaskingConfig, PairingConfig
+from bertsmith.model.config import BertConfig
+from bertsmith.text.config import CorpusConfig, TokenizerConfig
+from bertsmith.training.config import OptimizerConfig
+
+
+@dataclass(frozen=True)
+class VocabConfig:
+    """Train a WordPiece vocabulary on a corpus; writes vocab.txt and tokenizer.json beside it.
+
+    Attributes:
+        corpus: files (.txt, .jsonl, either also .gz or .zst), directories, or - for standard input.
+        out: the vocab.txt to write.
+        size: entries, special tokens included.
+        cased: keep case and accents.
+        min_frequency: a merge must occur at least that often.
+        limit_alphabet: most frequent single characters to keep.
+        text: how the corpus is read.
+        tokenizer: how text becomes pieces.
+    """
+
+    corpus: list[str]
+    out: str
+    size: int = 30522
+    cased: bool = False
+    min_frequency: int = 2
+    limit_alphabet: int = 1000
+    text: CorpusConfig = field(default_factory=CorpusConfig)
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+
+
+@dataclass(frozen=True)
+class PrepareConfig:
+    """Turn a corpus into pretraining instances: shards and a manifest with hashes.
+
+    Attributes:
+        corpus: files (.txt, .jsonl, either also .gz or .zst), directories, or - for standard input.
+        vocab: a vocab.txt, or a directory that holds one.
+        out: the data directory to write.
+        pairing: "nsp", "sop", "full-sentences" or "doc-sentences".
+        seq_len: pieces of the longest instance, [CLS] and [SEP] counted.
+        passes: how often the corpus is paired anew.
+        short_seq_prob: share of documents with a shorter target length.
+        random_next_prob: share of instances with a random second text (nsp).
+        heldout: share of the documents kept for held-out evaluation, whole documents.
+        workers: processes; 0: as many as there are processors.
+        seed: of the pairs and of the held-out choice.
+        text: how the corpus is read.
+    """
+
+    corpus: list[str]
+    vocab: str
+    out: str
+    pairing: str = "nsp"
+    seq_len: int = 128
+    passes: int = 1
+    short_seq_prob: float = 0.1
+    random_next_prob: float = 0.5
+    heldout: float = 0.01
+    workers: int = 0
+    seed: int = 0
+    text: CorpusConfig = field(default_factory=CorpusConfig)
+
+    @property
+    def pairing_config(self) -> PairingConfig:
+        """The settings of the pairs alone."""
+        return PairingConfig(
+            self.pairing, self.seq_len, self.short_seq_prob, self.random_next_prob, self.passes
+        )
+
+
+@dataclass(frozen=True)
+class PretrainConfig:
+    """Pretrain a BERT on prepared data.
+
+    Attributes:
+        data: a directory written by prepare.
+        out: the run directory to write.
+        preset: architecture and rates to start from: bert-tiny, bert-mini, bert-small, bert-medium, bert-base,
+            bert-large.
+        steps: optimiser steps; give this or budget.
+        budget: wall-clock time of the training, such as 30m or 2h; the schedule follows the clock.
+        batch_size: instances an optimiser step.
+        micro_batch_size: instances a forward pass; 0: the whole batch. Fewer need less memory, same result.
+        precision: "auto" (bfloat16 where the processor computes in it), "float32" or "bfloat16".
+        dropout: overrides both dropouts of the architecture.
+        seed: of weights, order, masks and dropout.
+        resume: go on from the newest checkpoint of out.
+        checkpoint_steps: steps between checkpoints; 0: by time, every checkpoint_seconds.
+        checkpoint_seconds: seconds between checkpoints when checkpoint_steps is 0.
+        keep_checkpoints: newest checkpoints to keep.
+        evaluate_steps: steps between held-out evaluations; 0: about ten in a run.
+        evaluate_examples: held-out instances to evaluate, with fixed masks.
+        log_steps: steps between log lines.
+        architecture: the shape of the encoder.
+        optimizer: optimiser and schedule.
+        masking: the masked language model's masks.
+    """
+
+    data: str
+    out: str
+    preset: str = "bert-mini"
+    steps: int | None = None
+    budget: str | None = None
+    batch_size: int = 32
+    micro_batch_size: int = 0
+    precision: str = "auto"
+    dropout: float | None = None
+    seed: int = 0
+    resume: bool = False
+    checkpoint_steps: int = 0
+    checkpoint_seconds: int = 300
+    keep_checkpoints: int = 2
+    evaluate_steps: int = 0
+    evaluate_examples: int = 1000
+    log_steps: int = 10
+    architecture: BertConfig = field(default_factory=BertConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    masking: MaskingConfig = field(default_factory=MaskingConfig)
+
+
+@dataclass(frozen=True)
+class FinetuneConfig:
+    """Fine-tune a model on a task; keeps the epoch that is best on dev.
+
+    Attributes:
+        task: cola, sst2, mrpc, stsb, rte, or for own data classify or regress.
+        model: a model directory, or a configuration of one for random weights (see --random-weights).
+        data: a GLUE task directory, or a CSV, TSV or JSONL file.
+        out: the run directory to write.
+        dev: the dev file for own data; without it a tenth of the rows, chosen by the seed, is kept for dev.
+        text: column of the text; default: found in the header.
+        second_text: column of the second text of a pair.
+        label: column of the label.
+        seeds: number of runs, with seeds seed, seed + 1, ...; the best on dev is kept as the model.
+        seed: the first seed: head weights, order, dropout.
+        epochs: passes over the training rows.
+        batch_size: rows an optimiser step.
+        seq_len: pieces of the longest row, special tokens counted; longer rows are cut and counted.
+        truncation: "tail" cuts the end, "head" the beginning, "error" stops at the first row that is too long.
+        missing: a row without text or label: "error" stops, "skip" leaves it out and counts it.
+        precision: "auto", "float32" or "bfloat16".
+        dropout: overrides both dropouts of the model.
+        limit_rows: train on that many rows, chosen by the seed; 0: all.
+        random_weights: start from random weights of the model's shape (a baseline).
+        optimizer: optimiser and schedule.
+    """
+
+    task: str
+    model: str
+    data: str
+    out: str
+    dev: str | None = None
+    text: str | None = None
+    second_text: str | None = None
+    label: str | None = None
+    seeds: int = 1
+    seed: int = 0
+    epochs: int = 3
+    batch_size: int = 32
+    seq_len: int = 128
+    truncation: str = "tail"
+    missing: str = "error"
+    precision: str = "auto"
+    dropout: float | None = None
+    limit_rows: int = 0
+    random_weights: bool = False
+    optimizer: OptimizerConfig = field(default_factory=lambda: OptimizerConfig(learning_rate=2e-5))
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """Evaluate a fine-tuned model on a labelled file; every row counts.
+
+    Attributes:
+        model: a fine-tuned model directory.
+        data: a GLUE task directory, or a CSV, TSV or JSONL file.
+        task: default: the task stored in the model.
+        split: for a GLUE directory: train, dev or test.
+        out: a file for the metrics as JSON.
+        text: column of the text.
+        second_text: column of the second text of a pair.
+        label: column of the label.
+        missing: a row without text or label: "error" or "skip".
+        batch_tokens: pieces a forward pass.
+        precision: "auto", "float32" or "bfloat16".
+    """
+
+    model: str
+    data: str
+    task: str | None = None
+    split: str = "dev"
+    out: str | None = None
+    text: str | None = None
+    second_text: str | None = None
+    label: str | None = None
+    missing: str = "error"
+    batch_tokens: int = 4096
+    precision: str = "float32"
+
+
+@dataclass(frozen=True)
+class PredictConfig:
+    """Predict each row of a file: one JSON line a row, in the same order.
+
+    Attributes:
+        model: a fine-tuned model directory.
+        input: a .txt (one text a line), CSV, TSV or JSONL file, or - for text lines on standard input.
+        out: the .jsonl file to write, or - for standard output.
+        text: column of the text.
+        second_text: column of the second text of a pair.
+        batch_tokens: pieces a forward pass.
+        precision: "auto", "float32" or "bfloat16".
+    """
+
+    model: str
+    input: str
+    out: str
+    text: str | None = None
+    second_text: str | None = None
+    batch_tokens: int = 4096
+    precision: str = "float32"
+
+
+@dataclass(frozen=True)
+class FillConfig:
+    """Fill the [MASK]s of a text.
+
+    Attributes:
+        text: a text with at least one [MASK].
+        model: a pretrained model directory.
+        top: candidates for each [MASK].
+    """
+
+    text: str
+    model: str
+    top: int = 5
+
+
+@dataclass(frozen=True)
+class DemoConfig:
+    """The whole path on English that is already on the machine: no download.
+
+    Attributes:
+        out: the directory to write.
+        budget: wall-clock time of the pretraining.
+        seeds: fine-tuning runs from each start.
+        seed: of everything.
+    """
+
+    out: str = "demo"
+    budget: str = "4m"
+    seeds: int = 5
+    seed: int = 0

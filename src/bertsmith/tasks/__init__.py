@@ -1,0 +1,1 @@
+"""Tasks as records: reader, head, label names, metrics."""

@@ -1,0 +1,1 @@
+"""Raw text: corpora, sentences, vocabulary, tokenizer."""

