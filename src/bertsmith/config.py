@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from contextlib import suppress
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from bertsmith.errors import InputError
 
@@ -19,17 +21,6 @@ _UNIT_SECONDS = {"s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d":
 def to_dict(settings: Any) -> dict[str, Any]:
     """Return a dataclass of settings as nested dictionaries of JSON types."""
     return dataclasses.asdict(settings)
-
-
-def paths_of(settings: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the dotted path of every setting of a dataclass instance or type."""
-    for field in dataclasses.fields(settings):
-        yield prefix + field.name
-        value = getattr(settings, field.name, None)
-        if field.default_factory is not dataclasses.MISSING:
-            value = field.default_factory()
-        if dataclasses.is_dataclass(value):
-            yield from paths_of(value, f"{prefix}{field.name}.")
 
 
 def nearest(name: str, known: list[str]) -> str:
@@ -45,6 +36,7 @@ def overlay(settings: Settings, changes: Mapping[str, Any], where: str) -> Setti
         InputError: a name is unknown; the message names the nearest.
     """
     known = {field.name for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
+    types = get_type_hints(type(settings))
     values: dict[str, Any] = {}
     for name, value in changes.items():
         name = name.replace("-", "_")
@@ -53,8 +45,30 @@ def overlay(settings: Settings, changes: Mapping[str, Any], where: str) -> Setti
         current = getattr(settings, name)
         if dataclasses.is_dataclass(current) and isinstance(value, Mapping):
             value = overlay(current, value, f"{where}: {name}")
+        else:
+            value = _checked(value, types[name], f"{where}: {name}")
         values[name] = value
     return dataclasses.replace(settings, **values)  # type: ignore[type-var]
+
+
+def _checked(value: Any, wanted: Any, where: str) -> Any:
+    """Return a value of a YAML file as the type that a setting wants (YAML reads 3e-5 as text)."""
+    options = [option for option in get_args(wanted) if option is not type(None)]
+    if get_origin(wanted) in (Union, UnionType):
+        return None if value is None else _checked(value, options[0], where)
+    if get_origin(wanted) is Annotated:
+        return _checked(value, options[0], where)
+    if get_origin(wanted) is list and isinstance(value, list):
+        return [_checked(item, options[0], where) for item in value]
+    if wanted is float and isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        with suppress(ValueError):
+            return float(value)
+    if wanted is str and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    if type(value) is wanted:
+        return value
+    name = getattr(wanted, "__name__", str(wanted))
+    raise InputError(f"{where} is {value!r}; expected {name}")
 
 
 def duration_seconds(text: str) -> float:

@@ -49,7 +49,8 @@ class MaskingConfig:
     Attributes:
         rate: share of an instance's pieces that are predicted; [CLS] and [SEP] count in the size but are
             never chosen.
-        max_predictions: at most that many per instance; 0: rate x sequence length, rounded up (20 at 128, 77 at 512).
+        max_predictions: at most that many per instance; 0: rate x sequence length, rounded up (20 at 128,
+            77 at 512).
         mask_share: of the chosen pieces, share replaced by [MASK].
         same_share: share kept as they are.
         random_share: share replaced by a uniformly drawn piece of the whole vocabulary.

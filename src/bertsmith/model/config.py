@@ -46,7 +46,7 @@ class BertConfig:
     def __post_init__(self) -> None:
         if self.hidden_size % self.num_heads:
             raise InputError(
-                f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}; change one of them"
+                f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}; change one"
             )
         if self.activation not in ACTIVATIONS:
             raise InputError(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import tyro
+
 from bertsmith.data.config import MaskingConfig, PairingConfig
 from bertsmith.model.config import BertConfig
 from bertsmith.text.config import CorpusConfig, TokenizerConfig
@@ -82,8 +84,8 @@ class PretrainConfig:
     Attributes:
         data: a directory written by prepare.
         out: the run directory to write.
-        preset: architecture and rates to start from: bert-tiny, bert-mini, bert-small, bert-medium, bert-base,
-            bert-large.
+        preset: architecture and rates to start from: bert-tiny, bert-mini, bert-small, bert-medium,
+            bert-base, bert-large.
         steps: optimiser steps; give this or budget.
         budget: wall-clock time of the training, such as 30m or 2h; the schedule follows the clock.
         batch_size: instances an optimiser step.
@@ -143,7 +145,7 @@ class FinetuneConfig:
         epochs: passes over the training rows.
         batch_size: rows an optimiser step.
         seq_len: pieces of the longest row, special tokens counted; longer rows are cut and counted.
-        truncation: "tail" cuts the end, "head" the beginning, "error" stops at the first row that is too long.
+        truncation: "tail" cuts the end, "head" the beginning, "error" stops at a row that is too long.
         missing: a row without text or label: "error" stops, "skip" leaves it out and counts it.
         precision: "auto", "float32" or "bfloat16".
         dropout: overrides both dropouts of the model.
@@ -238,7 +240,7 @@ class FillConfig:
         top: candidates for each [MASK].
     """
 
-    text: str
+    text: tyro.conf.Positional[str]
     model: str
     top: int = 5
 

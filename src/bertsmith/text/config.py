@@ -14,9 +14,9 @@ class CorpusConfig:
             In .jsonl each object is a document whatever this says.
         sentences: "split" (a paragraph is split into sentences) or "line" (each line is one sentence already,
             the original's input form).
-        prose_only: drop lines that are no prose: lists, tables, headers (paper, section 3.1). Drops are counted.
+        prose_only: drop lines that are no prose: lists, tables, headers (paper, section 3.1). Counted.
         text_field: the field of a .jsonl object that holds the text.
-        invalid_utf8: "replace" (a counted warning, U+FFFD is removed later) or "error" (stop at the first).
+        invalid_utf8: "replace" (a counted warning; U+FFFD is removed) or "error" (stop at the first).
     """
 
     documents: str = "blank-line"

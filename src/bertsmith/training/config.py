@@ -22,7 +22,8 @@ class OptimizerConfig:
         eps: added outside the root.
         weight_decay: decoupled, times the rate; not on biases and LayerNorm, embeddings are decayed.
         max_grad_norm: global norm at which gradients are clipped; 0: never.
-        warmup_fraction: share of the run in which the rate rises from 0 to its peak; then it falls to 0 linearly.
+        warmup_fraction: share of the run in which the rate rises from 0 to its peak; then it falls linearly
+            to 0.
 
     Source: optimization.py, AdamWeightDecayOptimizer and create_optimizer.
     """

@@ -1,0 +1,199 @@
+"""The command line: find the verb, build its settings, call one function. No logic."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import importlib
+import io
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import tyro
+import yaml
+
+from bertsmith import presets
+from bertsmith.config import nearest, overlay, to_dict
+from bertsmith.errors import InputError
+from bertsmith.recipes import config as verbs
+
+VERBS: dict[str, type[Any]] = {
+    "vocab": verbs.VocabConfig,
+    "prepare": verbs.PrepareConfig,
+    "pretrain": verbs.PretrainConfig,
+    "finetune": verbs.FinetuneConfig,
+    "evaluate": verbs.EvaluateConfig,
+    "predict": verbs.PredictConfig,
+    "fill": verbs.FillConfig,
+    "demo": verbs.DemoConfig,
+}
+"""Each verb's settings; the function is ``bertsmith.recipes.VERB.VERB``."""
+
+DONE, FAILED, WRONG_USAGE = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Output:
+    """What every verb takes besides its settings.
+
+    Attributes:
+        config: a YAML file of settings; flags win over it.
+        print_config: print the resolved settings as YAML and stop.
+        json: print one JSON object on standard output and nothing else there.
+    """
+
+    config: str | None = None
+    print_config: tyro.conf.FlagCreatePairsOff[bool] = False
+    json: tyro.conf.FlagCreatePairsOff[bool] = False
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line.
+
+    Args:
+        arguments: the words after ``bertsmith``.
+
+    Returns:
+        The exit code: 0 done, 1 failed, 2 wrong usage or input.
+    """
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_overview())
+        return DONE
+    if arguments[0] == "--version":
+        print(_version())
+        return DONE
+    verb = arguments[0]
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
+    try:
+        return _run_verb(verb, list(arguments[1:]))
+    except InputError as error:
+        print(f"bertsmith {verb}: {' '.join(str(error).split())}", file=sys.stderr)
+        return WRONG_USAGE
+    except KeyboardInterrupt:
+        print(f"bertsmith {verb}: interrupted", file=sys.stderr)
+        return FAILED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as error:
+        print(f"bertsmith {verb}: {error}", file=sys.stderr)
+        return FAILED
+
+
+def _run_verb(verb: str, arguments: list[str]) -> int:
+    if verb not in VERBS:
+        raise InputError(f"unknown verb {verb!r}; {nearest(verb, list(VERBS))}; see bertsmith --help")
+    if any(word in ("-h", "--help") for word in arguments):
+        with contextlib.suppress(SystemExit):
+            _parse(verb, ["--help"], _defaults(verb, arguments))
+        return DONE
+    settings, output = _parse(verb, arguments, _defaults(verb, arguments))
+    if output.print_config:
+        print(yaml.safe_dump(to_dict(settings), sort_keys=False, allow_unicode=True), end="")
+        return DONE
+    function = getattr(importlib.import_module(f"bertsmith.recipes.{verb}"), verb)
+    summary: dict[str, Any] = function(settings)
+    _print_summary(summary, output.json, rows_on_stdout=getattr(settings, "out", None) == "-")
+    return FAILED if summary.get("interrupted") else DONE
+
+
+def _defaults(verb: str, arguments: list[str]) -> Any:
+    """Return the settings below the flags: the preset, and over it the YAML file."""
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    early.add_argument("--config")
+    early.add_argument("--preset")
+    try:
+        found, _ = early.parse_known_args(arguments)
+    except argparse.ArgumentError as error:
+        raise InputError(str(error)) from error
+    changes = _read_yaml(found.config) if found.config else {}
+    required = {
+        field.name: tyro.MISSING
+        for field in dataclasses.fields(VERBS[verb])
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    }
+    if verb == "pretrain":
+        name = found.preset or changes.get("preset", verbs.PretrainConfig.preset)
+        if name not in presets.PRESETS:
+            raise InputError(f"unknown preset {name!r}; {nearest(str(name), list(presets.PRESETS))}")
+        base: Any = presets.PRESETS[name](**required)
+    else:
+        base = VERBS[verb](**required)
+    return overlay(base, changes, found.config) if changes else base
+
+
+def _read_yaml(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            content = yaml.safe_load(file)
+    except FileNotFoundError:
+        raise InputError(f"--config {path}: no such file; give a YAML file of settings") from None
+    except (yaml.YAMLError, UnicodeDecodeError, IsADirectoryError) as error:
+        raise InputError(f"--config {path}: no YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise InputError(f"--config {path}: expected settings as 'name: value' lines; see --print-config")
+    return content
+
+
+def _parse(verb: str, arguments: list[str], default: Any) -> tuple[Any, Output]:
+    """Return the settings that the flags give over the default, and the output wishes."""
+    flat = tyro.conf.arg(name="")
+    command = dataclasses.make_dataclass(
+        "Command",
+        [
+            ("settings", Annotated[type(default), flat], dataclasses.field(default=default)),
+            ("output", Annotated[Output, flat], dataclasses.field(default=Output())),
+        ],
+    )
+    errors = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(errors):
+            parsed: Any = tyro.cli(
+                command, args=arguments, prog=f"bertsmith {verb}", description=_headline(type(default))
+            )
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        raise InputError(_one_line(errors.getvalue(), verb)) from None
+    return parsed.settings, parsed.output
+
+
+def _one_line(box: str, verb: str) -> str:
+    """Return the first words of an error box as one line."""
+    lines = [line for line in box.splitlines() if not line.startswith(("╭", "╰"))]
+    words = re.sub(r"[│─]+", " ", "\n".join(lines))
+    words = re.sub(r"(For full|Argument) helptext.*", "", words, flags=re.DOTALL)
+    return f"{' '.join(words.split())}; see bertsmith {verb} --help"
+
+
+def _print_summary(summary: dict[str, Any], as_json: bool, rows_on_stdout: bool) -> None:
+    """Print what a verb returns: JSON for programs, YAML for people."""
+    stream = sys.stderr if rows_on_stdout else sys.stdout
+    if as_json:
+        print(json.dumps(summary, ensure_ascii=False), file=stream)
+    else:
+        print(yaml.safe_dump(summary, sort_keys=False, allow_unicode=True, width=110), end="", file=stream)
+
+
+def _overview() -> str:
+    lines = ["usage: bertsmith VERB [flags]    (bertsmith VERB --help explains each)", ""]
+    for verb, settings in VERBS.items():
+        lines.append(f"  {verb:<10}{_headline(settings)}")
+    return "\n".join([*lines, "", "  --version prints the version."])
+
+
+def _headline(settings: type[Any]) -> str:
+    return (settings.__doc__ or "").splitlines()[0]
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return f"bertsmith {version('bertsmith')}"

@@ -1,0 +1,94 @@
+"""The command line as a user meets it: real processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+
+from bertsmith.cli import VERBS, run
+
+COMMAND = [sys.executable, "-m", "bertsmith"]
+
+
+def bertsmith(*words, **options):
+    return subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=120, **options)
+
+
+def test_help_names_every_verb():
+    done = bertsmith("--help")
+    assert done.returncode == 0
+    assert all(verb in done.stdout for verb in VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_each_verb_shows_flags_and_loads_no_torch(verb):
+    code = (
+        f"import sys, bertsmith.cli; bertsmith.cli.run(['{verb}', '-h']); assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "--config" in done.stdout
+    assert "--json" in done.stdout
+
+
+def test_help_is_quick():
+    seconds = []
+    for _ in range(5):
+        start = time.perf_counter()
+        assert bertsmith("pretrain", "--help").returncode == 0
+        seconds.append(time.perf_counter() - start)
+    # The promise is half a second; the bound is loose because other programs may hold the processor.
+    assert min(seconds) < 1.5, seconds
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        (["pretain"], "did you mean 'pretrain'?"),
+        (["pretrain", "--data", "x"], "--out"),
+        (["pretrain", "--data", "x", "--out", "y", "--batc-size", "3"], "--batch-size"),
+        (["pretrain", "--data", "x", "--out", "y", "--batch-size", "three"], "--batch-size"),
+        (["pretrain", "--data", "x", "--out", "y", "--preset", "bert-min"], "did you mean 'bert-mini'?"),
+        (["pretrain", "--data", "x", "--out", "y", "--masking.rate", "7"], "masking rate is 7"),
+        (["pretrain", "--config", "/nowhere.yaml"], "no such file"),
+        (["pretrain", "--config"], "expected one argument"),
+        (["vocab", "--corpus", "/nowhere.txt", "--out", "v.txt"], "/nowhere.txt"),
+        (["fill", "no mask", "--model", "/nowhere"], "/nowhere"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_code_2(words, expected, tmp_path):
+    done = bertsmith(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert expected in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_hyphens_and_underscores_alike(capsys):
+    for flag in ("--seq-len", "--seq_len"):
+        assert (
+            run(["prepare", "--corpus", "a", "--vocab", "v", "--out", "o", flag, "64", "--print-config"]) == 0
+        )
+        assert yaml.safe_load(capsys.readouterr().out)["seq_len"] == 64
+
+
+def test_flags_win_over_the_file_and_the_file_over_the_preset(tmp_path, capsys):
+    (tmp_path / "run.yaml").write_text("data: d\nout: o\npreset: bert-tiny\nbatch_size: 5\nseed: 1\n")
+    assert run(["pretrain", "--config", str(tmp_path / "run.yaml"), "--seed", "2", "--print-config"]) == 0
+    settings = yaml.safe_load(capsys.readouterr().out)
+    assert settings["architecture"]["num_layers"] == 2
+    assert (settings["batch_size"], settings["seed"]) == (5, 2)
+
+
+def test_printed_settings_can_be_read_back(tmp_path, capsys):
+    words = ["pretrain", "--data", "d", "--out", "o", "--architecture.num-layers", "3"]
+    assert run([*words, "--print-config"]) == 0
+    first = capsys.readouterr().out
+    (tmp_path / "run.yaml").write_text(first)
+    assert run(["pretrain", "--config", str(tmp_path / "run.yaml"), "--print-config"]) == 0
+    assert capsys.readouterr().out == first

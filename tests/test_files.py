@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from bertsmith.files import atomic_directory, atomic_file, sha256_of, write_json
+
+
+def test_a_failed_file_leaves_the_old_one(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(RuntimeError), atomic_file(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_failed_directory_leaves_the_old_one(tmp_path):
+    path = tmp_path / "model"
+    with atomic_directory(path) as temporary:
+        (temporary / "one").write_text("1")
+    with pytest.raises(RuntimeError), atomic_directory(path) as temporary:
+        (temporary / "two").write_text("2")
+        raise RuntimeError
+    assert [file.name for file in path.iterdir()] == ["one"]
+    assert list(tmp_path.iterdir()) == [path]
+    with atomic_directory(path) as temporary:
+        (temporary / "three").write_text("3")
+    assert [file.name for file in path.iterdir()] == ["three"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_json_and_hash(tmp_path):
+    write_json(tmp_path / "deep" / "a.json", {"名": [1, 2]})
+    content = (tmp_path / "deep" / "a.json").read_bytes()
+    assert json.loads(content) == {"名": [1, 2]}
+    assert "名".encode() in content
+    assert sha256_of(tmp_path / "deep" / "a.json") == hashlib.sha256(content).hexdigest()
