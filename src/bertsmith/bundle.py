@@ -1,0 +1,245 @@
+"""A model directory: weights, architecture, vocabulary and task; Hugging Face's tools load it too."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from bertsmith.text.tokenizer import Tokenizer
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from bertsmith.errors import InputError
+from bertsmith.files import atomic_directory
+from bertsmith.interop import huggingface
+from bertsmith.model.bert import Bert, BertForClassification, BertForPreTraining, initialize
+from bertsmith.model.config import BertConfig
+
+logger = logging.getLogger(__name__)
+
+Model = TypeVar("Model", bound=nn.Module)
+
+_ARCHITECTURES: dict[type[nn.Module], str] = {
+    Bert: "BertModel",
+    BertForPreTraining: "BertForPreTraining",
+    BertForClassification: "BertForSequenceClassification",
+}
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What a model directory holds.
+
+    Attributes:
+        config: the architecture.
+        tokenizer: vocabulary and settings.
+        task: content of task.json: task, head, labels and how texts are cut; from a directory of another
+            tool, what its config.json says of the head; ``None`` without a head.
+        state: weights under our names, float32.
+        directory: where it was loaded from.
+    """
+
+    config: BertConfig
+    tokenizer: Tokenizer
+    task: dict[str, Any] | None
+    state: dict[str, Tensor]
+    directory: Path
+
+
+def model_card(title: str, facts: Mapping[str, Any], usage: str) -> str:
+    """Return a model card: a title, facts as a list (nested mappings as sub-lists), how to use the model."""
+    lines = ["---", "library_name: bertsmith", "tags: [bert]", "---", "", f"# {title}", ""]
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            lines += [f"- {name}:", *(f"  - {key}: {item}" for key, item in value.items())]
+        else:
+            lines.append(f"- {name}: {value}")
+    return "\n".join([*lines, "", "## Use", "", "```", usage.strip(), "```", ""])
+
+
+def save_bundle(
+    directory: Path, model: nn.Module, tokenizer: Tokenizer, task: dict[str, Any] | None, card: str
+) -> None:
+    """Write a model directory; a crash leaves the old one or none, never half of one.
+
+    Args:
+        directory: where; an existing one is replaced.
+        model: a ``Bert``, ``BertForPreTraining`` or ``BertForClassification``.
+        tokenizer: the vocabulary the model was trained with.
+        task: content of task.json, or ``None``.
+        card: the model card, Markdown.
+    """
+    config: BertConfig = model.config  # type: ignore[assignment]
+    state = model.state_dict()
+    if isinstance(model, Bert):
+        state = {f"bert.{name}": value for name, value in state.items()}
+    values = huggingface.config_to_huggingface(
+        config, _ARCHITECTURES[type(model)], task, tokenizer.pad_id, getattr(model, "num_outputs", None)
+    )
+    with atomic_directory(Path(directory)) as temporary:
+        (temporary / "config.json").write_text(_as_json(values), encoding="utf-8")
+        stored = huggingface.state_to_huggingface(state)
+        save_file(stored, temporary / "model.safetensors", metadata={"format": "pt"})
+        tokenizer.save(temporary)
+        if task is not None:
+            (temporary / "task.json").write_text(_as_json(task), encoding="utf-8")
+        (temporary / "README.md").write_text(card, encoding="utf-8")
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def load_bundle(directory: Path | str, allow_missing: bool = False) -> Bundle:
+    """Read a model directory, ours or one of Hugging Face's.
+
+    Args:
+        directory: holds config.json, the vocabulary, model.safetensors or a tensor-only pytorch_model.bin.
+        allow_missing: accept missing encoder weights (they are then drawn at random).
+
+    Raises:
+        InputError: the directory is no BERT, a file is missing, broken or unsafe, a weight of the encoder is
+            missing or has another shape than config.json says, or the vocabulary is larger than the
+            embeddings.
+    """
+    directory = Path(directory)
+    if not directory.is_dir():
+        raise InputError(f"{directory}: no such directory; expected a model directory with config.json")
+    values = huggingface.read_config(directory / "config.json")
+    config = huggingface.config_from_huggingface(values, directory / "config.json")
+    tokenizer = Tokenizer.load(directory)
+    if tokenizer.vocab_size > config.vocab_size:
+        raise InputError(
+            f"{directory}: the vocabulary has {tokenizer.vocab_size} entries but the embeddings only "
+            f"{config.vocab_size}; the vocabulary belongs to another model"
+        )
+    state = huggingface.state_from_huggingface(huggingface.read_state(directory))
+    _cut_padded_vocabulary(state, config, directory)
+    _check_encoder(state, config, directory, allow_missing)
+    return Bundle(config, tokenizer, _read_task(directory, values, state), state, directory)
+
+
+def _read_task(directory: Path, values: dict[str, Any], state: dict[str, Tensor]) -> dict[str, Any] | None:
+    path = directory / "task.json"
+    if path.is_file():
+        return huggingface.read_config(path)
+    classifier = state.get("classifier.weight")
+    if classifier is None:
+        return None
+    return huggingface.task_from_huggingface(values, classifier.shape[0], directory / "config.json")
+
+
+def _cut_padded_vocabulary(state: dict[str, Tensor], config: BertConfig, directory: Path) -> None:
+    """Drop rows that only fill the vocabulary up to a multiple: config.json tells its size."""
+    for name in ("bert.embeddings.word.weight", "mlm_head.bias", huggingface.DECODER_WEIGHT):
+        if name in state and state[name].shape[0] > config.vocab_size:
+            logger.warning(
+                "%s: %s has %d rows, cut to vocab_size %d",
+                directory,
+                huggingface.their_name(name),
+                state[name].shape[0],
+                config.vocab_size,
+            )
+            state[name] = state[name][: config.vocab_size].contiguous()
+
+
+def _check_encoder(
+    state: dict[str, Tensor], config: BertConfig, directory: Path, allow_missing: bool
+) -> None:
+    with torch.device("meta"):
+        expected = Bert(config).state_dict()
+    missing = []
+    for name, value in expected.items():
+        name = f"bert.{name}"
+        if name not in state:
+            missing.append(huggingface.their_name(name))
+        elif state[name].shape != value.shape:
+            raise InputError(
+                f"{directory}: {huggingface.their_name(name)} has shape {tuple(state[name].shape)} but "
+                f"config.json says {tuple(value.shape)}; weights and config.json belong to different models"
+            )
+    if missing and not allow_missing:
+        raise InputError(
+            f"{directory}: {len(missing)} weights of the encoder are missing, first {missing[0]}; "
+            "get the whole file, or allow missing weights to draw them at random"
+        )
+    for name in missing:
+        logger.warning("%s: %s is missing and is drawn at random", directory, name)
+
+
+def load_encoder(bundle: Bundle) -> Bert:
+    """Return the encoder alone, in evaluation mode."""
+    with torch.device("meta"):
+        model = Bert(bundle.config)
+    prefix = "bert."
+    state = {
+        name.removeprefix(prefix): value for name, value in bundle.state.items() if name.startswith(prefix)
+    }
+    return _fill(model, state, bundle)
+
+
+def load_pretraining_model(bundle: Bundle) -> BertForPreTraining:
+    """Return the encoder with the heads of pretraining, in evaluation mode; missing ones drawn at random.
+
+    Raises:
+        InputError: the masked language model's decoder is not tied to the word embeddings.
+    """
+    for name in (huggingface.DECODER_WEIGHT, huggingface.DECODER_BIAS):
+        if name in bundle.state:
+            raise InputError(
+                f"{bundle.directory}: {huggingface.their_name(name)} differs from what it should be tied to; "
+                "only decoders tied to the word embeddings are supported (the encoder alone can be used)"
+            )
+    with torch.device("meta"):
+        model = BertForPreTraining(bundle.config)
+    return _fill(model, bundle.state, bundle)
+
+
+def load_classification_model(bundle: Bundle, num_outputs: int | None) -> BertForClassification:
+    """Return the encoder with a classification or regression head, in evaluation mode.
+
+    Args:
+        bundle: the model directory.
+        num_outputs: draw a new head with that many outputs; ``None``: the stored head.
+
+    Raises:
+        InputError: the stored head is asked for and there is none.
+    """
+    state = dict(bundle.state)
+    if num_outputs is None:
+        if "classifier.weight" not in state:
+            raise InputError(f"{bundle.directory}: the model has no classification head; fine-tune it first")
+        num_outputs = state["classifier.weight"].shape[0]
+    else:
+        state.pop("classifier.weight", None)
+        state.pop("classifier.bias", None)
+    with torch.device("meta"):
+        model = BertForClassification(bundle.config, num_outputs)
+    return _fill(model, state, bundle)
+
+
+def _fill(model: Model, state: dict[str, Tensor], bundle: Bundle) -> Model:
+    """Give a model without storage its weights: the stored ones, and random ones where none are stored."""
+    model.to_empty(device="cpu")
+    expected = model.state_dict()
+    missing = [name for name in expected if name not in state]
+    for module_name in dict.fromkeys(name.rpartition(".")[0] for name in missing):
+        initialize(model.get_submodule(module_name), bundle.config.initializer_std)
+    if heads := sorted({name.split(".")[0] for name in missing}):
+        logger.warning("%s: drawn at random, not stored: %s", bundle.directory, ", ".join(heads))
+    for name, value in expected.items():
+        if name in state and state[name].shape != value.shape:
+            raise InputError(
+                f"{bundle.directory}: {huggingface.their_name(name)} has shape {tuple(state[name].shape)}, "
+                f"expected {tuple(value.shape)}"
+            )
+    unused = sorted(huggingface.their_name(name) for name in state if name not in expected)
+    if unused:
+        logger.info("%s: not used: %s", bundle.directory, ", ".join(unused))
+    model.load_state_dict({name: state[name] for name in expected if name in state}, strict=False)
+    return model.eval()

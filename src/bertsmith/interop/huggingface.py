@@ -1,0 +1,318 @@
+"""Hugging Face's file formats: config.json, the names of weights, safetensors and tensor-only .bin files."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from bertsmith.errors import InputError
+from bertsmith.model.config import BertConfig
+
+logger = logging.getLogger(__name__)
+
+State = dict[str, Tensor]
+
+_ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+}
+_ACTIVATION_NAMES = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}
+_ARCHITECTURE_KEYS = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "intermediate_size": "intermediate_size",
+}
+_OPTIONAL_KEYS = {
+    "max_positions": "max_position_embeddings",
+    "num_segments": "type_vocab_size",
+    "hidden_dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "layer_norm_eps": "layer_norm_eps",
+    "initializer_std": "initializer_range",
+}
+_WRAPPERS = ("module.", "_orig_mod.")
+_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+_QKV = ("query", "key", "value")
+DECODER_WEIGHT = "mlm_head.decoder.weight"
+DECODER_BIAS = "mlm_head.decoder.bias"
+
+# Hugging Face's name of a module (before ".weight" or ".bias") and ours.
+_MODULES = {
+    "bert.embeddings.word_embeddings": "bert.embeddings.word",
+    "bert.embeddings.position_embeddings": "bert.embeddings.position",
+    "bert.embeddings.token_type_embeddings": "bert.embeddings.segment",
+    "bert.embeddings.LayerNorm": "bert.embeddings.norm",
+    "bert.pooler.dense": "pooler.dense",
+    "cls.predictions.transform.dense": "mlm_head.dense",
+    "cls.predictions.transform.LayerNorm": "mlm_head.norm",
+    "cls.predictions": "mlm_head",
+    "cls.predictions.decoder": "mlm_head.decoder",
+    "cls.seq_relationship": "nsp_head",
+    "classifier": "classifier",
+}
+# The same within a layer, without query, key and value, which we keep in one tensor.
+_LAYER_MODULES = {
+    "attention.output.dense": "attention.output",
+    "attention.output.LayerNorm": "attention_norm",
+    "intermediate.dense": "intermediate",
+    "output.dense": "output",
+    "output.LayerNorm": "output_norm",
+}
+_THEIR_LAYER = re.compile(r"bert\.encoder\.layer\.(\d+)\.(.+)\.(weight|bias)")
+_OUR_LAYER = re.compile(r"bert\.layers\.(\d+)\.(.+)\.(weight|bias)")
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Return config.json as it is.
+
+    Raises:
+        InputError: the file is missing or holds no JSON object.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; a model directory holds config.json, weights, a vocabulary")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path}: not valid JSON ({error}); copy the file again") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: holds {type(values).__name__}, expected a JSON object of settings")
+    return values
+
+
+def config_from_huggingface(values: Mapping[str, Any], path: Path) -> BertConfig:
+    """Return the architecture that config.json describes.
+
+    Args:
+        values: content of config.json; the original's bert_config.json, without model_type, will do.
+        path: the file, for messages.
+
+    Raises:
+        InputError: it is no BERT encoder, or a setting is missing or not supported.
+    """
+    model_type = values.get("model_type", "bert")
+    if model_type != "bert":
+        raise InputError(
+            f"{path}: model_type is {model_type!r}; supported is 'bert' (encoder with absolute positions)"
+        )
+    if values.get("position_embedding_type", "absolute") != "absolute" or values.get("is_decoder"):
+        raise InputError(f"{path}: relative positions and decoders are not supported, only BERT's encoder is")
+    activation = values.get("hidden_act", "gelu")
+    if activation not in _ACTIVATIONS:
+        raise InputError(
+            f"{path}: hidden_act is {activation!r}; supported: {', '.join(sorted(_ACTIVATIONS))}"
+        )
+    if missing := [key for key in _ARCHITECTURE_KEYS.values() if key not in values]:
+        raise InputError(f"{path}: {', '.join(missing)} missing; is this the config.json of a BERT?")
+    settings = {ours: values[theirs] for ours, theirs in _ARCHITECTURE_KEYS.items()}
+    settings |= {ours: values[theirs] for ours, theirs in _OPTIONAL_KEYS.items() if theirs in values}
+    for name, value in settings.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise InputError(f"{path}: {name} is {value!r}, expected a number")
+    if values.get("classifier_dropout") not in (None, settings.get("hidden_dropout", 0.1)):
+        logger.warning("%s: classifier_dropout is not used; hidden_dropout is in its place", path)
+    try:
+        return BertConfig(activation=_ACTIVATIONS[activation], **settings)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def config_to_huggingface(
+    config: BertConfig,
+    architecture: str,
+    task: Mapping[str, Any] | None,
+    pad_id: int,
+    num_outputs: int | None,
+) -> dict[str, Any]:
+    """Return the content of config.json.
+
+    Args:
+        config: the architecture.
+        architecture: the class of transformers that loads the weights with nothing missing.
+        task: the content of task.json, for label names and the problem's type.
+        pad_id: id of [PAD].
+        num_outputs: scores of the classification head, ``None`` without one.
+    """
+    keys = _ARCHITECTURE_KEYS | _OPTIONAL_KEYS
+    values: dict[str, Any] = {
+        "architectures": [architecture],
+        "model_type": "bert",
+        **{theirs: getattr(config, ours) for ours, theirs in keys.items()},
+        "hidden_act": _ACTIVATION_NAMES[config.activation],
+        "position_embedding_type": "absolute",
+        "pad_token_id": pad_id,
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+    }
+    if num_outputs is not None:
+        names: Sequence[str] = (task or {}).get("labels") or [f"LABEL_{i}" for i in range(num_outputs)]
+        assert len(names) == num_outputs, f"{len(names)} label names for {num_outputs} outputs"
+        regression = (task or {}).get("head") == "regression"
+        values["problem_type"] = "regression" if regression else "single_label_classification"
+        values["id2label"] = {str(index): name for index, name in enumerate(names)}
+        values["label2id"] = {name: index for index, name in enumerate(names)}
+    return values
+
+
+def task_from_huggingface(values: Mapping[str, Any], num_outputs: int, path: Path) -> dict[str, Any]:
+    """Return what config.json tells about a classification head, in the form of task.json.
+
+    Raises:
+        InputError: the label names do not fit the head.
+    """
+    head = {
+        "regression": "regression",
+        "single_label_classification": "classification",
+        "multi_label_classification": "multilabel",
+        None: "regression" if num_outputs == 1 else "classification",
+    }.get(values.get("problem_type"))
+    if head is None:
+        raise InputError(f"{path}: problem_type is {values['problem_type']!r}, which is unknown")
+    labels = None
+    if head != "regression":
+        names = {int(index): str(name) for index, name in (values.get("id2label") or {}).items()}
+        labels = [names.get(index, f"LABEL_{index}") for index in range(num_outputs)]
+        if len(names) not in (0, num_outputs):
+            raise InputError(
+                f"{path}: id2label names {len(names)} labels but the head has {num_outputs} outputs"
+            )
+    return {"task": "regress" if head == "regression" else "classify", "head": head, "labels": labels}
+
+
+def read_state(directory: Path) -> State:
+    """Return the weights of a model directory under their stored names.
+
+    Raises:
+        InputError: there are none, a file is broken, or it holds more than tensors.
+    """
+    for name, read in (("model.safetensors", _read_safetensors), ("pytorch_model.bin", _read_bin)):
+        if (directory / name).is_file():
+            return read(directory / name)
+        index = directory / f"{name}.index.json"
+        if index.is_file():
+            state: State = {}
+            for shard in sorted(set(read_config(index).get("weight_map", {}).values())):
+                state |= read(directory / Path(shard).name)
+            return state
+    raise InputError(f"{directory}: no weights; expected model.safetensors or pytorch_model.bin")
+
+
+def _read_safetensors(path: Path) -> State:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path}: not a whole safetensors file ({error}); copy it again") from error
+
+
+def _read_bin(path: Path) -> State:
+    """Read a .bin file with the reader that builds tensors and runs no code."""
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise InputError(
+            f"{path}: refused, the file holds more than tensors and may run code when loaded; "
+            "get the model as .safetensors from a source you trust"
+        ) from error
+    except (RuntimeError, EOFError, OSError, KeyError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{path}: not a whole PyTorch file ({reason}); copy it again") from error
+    for wrapper in ("state_dict", "model"):
+        if isinstance(loaded, dict) and isinstance(loaded.get(wrapper), dict):
+            loaded = loaded[wrapper]
+    if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
+        raise InputError(f"{path}: expected a dictionary of tensors; save the model's state_dict()")
+    return dict(loaded)
+
+
+def state_from_huggingface(stored: Mapping[str, Tensor]) -> State:
+    """Return the weights under our names, in float32.
+
+    A ``module.`` prefix is dropped, a missing ``bert.`` prefix added, gamma and beta of a LayerNorm are its
+    weight and bias, buffers of positions are left out. A decoder that equals the word embeddings is left out;
+    one that differs keeps the names ``DECODER_WEIGHT`` and ``DECODER_BIAS``. Unknown names stay as they are.
+    """
+    named = {_settled_name(name): value for name, value in stored.items()}
+    if not any(name.startswith("bert.") for name in named):
+        parts = ("embeddings.", "encoder.", "pooler.")
+        named = {f"bert.{name}" if name.startswith(parts) else name: value for name, value in named.items()}
+    state: State = {}
+    for name, value in named.items():
+        if not name.endswith(_BUFFERS):
+            state[_our_name(name)] = value.float().contiguous() if value.is_floating_point() else value
+    _fuse_qkv(state)
+    _drop_tied_decoder(state)
+    return state
+
+
+def _settled_name(name: str) -> str:
+    while name.startswith(_WRAPPERS):
+        name = name.split(".", 1)[1]
+    return re.sub(r"(?<=LayerNorm\.)(gamma|beta)$", lambda m: "weight" if m[1] == "gamma" else "bias", name)
+
+
+def _our_name(name: str) -> str:
+    if match := _THEIR_LAYER.fullmatch(name):
+        index, module, kind = match.groups()
+        return f"bert.layers.{index}.{_LAYER_MODULES.get(module, module)}.{kind}"
+    module, _, kind = name.rpartition(".")
+    return f"{_MODULES[module]}.{kind}" if module in _MODULES else name
+
+
+def _fuse_qkv(state: State) -> None:
+    for name in [name for name in state if ".attention.self.query." in name]:
+        parts = [name.replace(".query.", f".{part}.") for part in _QKV]
+        if all(part in state for part in parts):
+            fused = torch.cat([state.pop(part) for part in parts])
+            state[name.replace(".attention.self.query.", ".attention.qkv.")] = fused
+
+
+def _drop_tied_decoder(state: State) -> None:
+    for decoder, tied in (
+        (DECODER_WEIGHT, "bert.embeddings.word.weight"),
+        (DECODER_BIAS, "mlm_head.bias"),
+    ):
+        if decoder not in state:
+            continue
+        if tied not in state and decoder == DECODER_BIAS:
+            state[tied] = state[decoder]
+        if tied in state and torch.equal(state[decoder], state[tied]):
+            del state[decoder]
+
+
+def their_name(name: str) -> str:
+    """Return Hugging Face's name of one of our weights (of a fused one: the query's)."""
+    if match := _OUR_LAYER.fullmatch(name):
+        index, module, kind = match.groups()
+        modules = {ours: theirs for theirs, ours in _LAYER_MODULES.items()}
+        theirs = modules.get(module, module).replace("attention.qkv", "attention.self.query")
+        return f"bert.encoder.layer.{index}.{theirs}.{kind}"
+    module, _, kind = name.rpartition(".")
+    modules = {ours: theirs for theirs, ours in _MODULES.items()}
+    return f"{modules[module]}.{kind}" if module in modules else name
+
+
+def state_to_huggingface(state: Mapping[str, Tensor]) -> State:
+    """Return weights with our names under Hugging Face's, on the host, contiguous."""
+    stored: State = {}
+    for name, value in state.items():
+        value = value.detach().cpu().contiguous()
+        theirs = their_name(name)
+        if ".attention.qkv." in name:
+            for part, piece in zip(_QKV, value.chunk(3), strict=True):
+                stored[theirs.replace(".query.", f".{part}.")] = piece.contiguous()
+        else:
+            stored[theirs] = value
+    return stored

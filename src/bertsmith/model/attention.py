@@ -1,0 +1,88 @@
+"""Self-attention: one function that hides the layouts and the kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from bertsmith.layout import Layout
+from bertsmith.model.config import BertConfig
+
+
+def attention(qkv: Tensor, layout: Layout, num_heads: int, dropout_probability: float) -> Tensor:
+    """Let the tokens of each row attend to the tokens of that row.
+
+    Args:
+        qkv: queries, keys and values side by side, float ``(places, 3 * hidden)``.
+        layout: where the rows lie.
+        num_heads: attention heads.
+        dropout_probability: of an attention probability; 0 when not training.
+
+    Returns:
+        The attended values, dtype of ``qkv``, ``(places, hidden)``. Those at padding are finite and mean
+        nothing.
+    """
+    if layout.row_tokens is not None:
+        return _padded_attention(qkv, layout, num_heads, dropout_probability)
+    return _grouped_attention(qkv, layout, num_heads, dropout_probability)
+
+
+def _padded_attention(qkv: Tensor, layout: Layout, num_heads: int, dropout_probability: float) -> Tensor:
+    assert layout.row_tokens is not None
+    rectangle = qkv.view(layout.batch, layout.row_tokens, -1)  # (batch, seq, 3 * hidden)
+    lengths = torch.tensor(layout.lengths, device=qkv.device)
+    is_token = torch.arange(layout.row_tokens, device=qkv.device) < lengths[:, None]  # (batch, seq)
+    mask = None if min(layout.lengths) == layout.row_tokens else is_token[:, None, None, :]
+    return _rectangle_attention(rectangle, mask, num_heads, dropout_probability).flatten(0, 1)
+
+
+def _grouped_attention(qkv: Tensor, layout: Layout, num_heads: int, dropout_probability: float) -> Tensor:
+    """Attend in rectangles of neighbouring rows of equal length."""
+    groups = list(_equal_lengths(layout.lengths))
+    pieces = torch.split(qkv, [rows * length for rows, length in groups])
+    attended = [
+        _rectangle_attention(piece.view(rows, length, -1), None, num_heads, dropout_probability).flatten(0, 1)
+        for piece, (rows, length) in zip(pieces, groups, strict=True)
+    ]
+    return torch.cat(attended) if len(attended) > 1 else attended[0]
+
+
+def _equal_lengths(lengths: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    for length, rows in groupby(lengths):
+        yield len(list(rows)), length
+
+
+def _rectangle_attention(
+    qkv: Tensor, mask: Tensor | None, num_heads: int, dropout_probability: float
+) -> Tensor:
+    rows, seq, _ = qkv.shape
+    split = qkv.view(rows, seq, 3, num_heads, -1).permute(2, 0, 3, 1, 4)  # (3, rows, heads, seq, head_size)
+    query, key, value = split.unbind(0)
+    attended = functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, dropout_p=dropout_probability
+    )
+    return attended.transpose(1, 2).reshape(rows, seq, -1)  # (rows, seq, hidden)
+
+
+class SelfAttention(nn.Module):
+    """Multi-head self-attention with one fused projection for queries, keys and values.
+
+    Source: the paper's section 3; modeling.py, attention_layer.
+    """
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.num_heads = config.num_heads
+        self.dropout_probability = config.attention_dropout
+        self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
+        self.output = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, hidden: Tensor, layout: Layout) -> Tensor:
+        """Return float ``(places, hidden)``."""
+        probability = self.dropout_probability if self.training else 0.0
+        projected: Tensor = self.output(attention(self.qkv(hidden), layout, self.num_heads, probability))
+        return projected

@@ -1,0 +1,110 @@
+"""BERT: the encoder, and the encoder with the heads it is trained with."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from bertsmith.layout import Tokens
+from bertsmith.model.config import BertConfig
+from bertsmith.model.dropout import Dropout
+from bertsmith.model.embeddings import Embeddings
+from bertsmith.model.encoder import EncoderLayer
+from bertsmith.model.heads import MlmHead, Pooler
+
+
+def initialize(module: nn.Module, std: float) -> None:
+    """Draw the weights as the original does: a normal cut at two sigma; biases 0; LayerNorm 1 and 0.
+
+    The row of [PAD] is drawn like any other.
+
+    Args:
+        module: a module whose linear, embedding and normalisation layers are drawn anew, in place.
+        std: standard deviation of the normal before the cut (after it: 0.88 times that).
+
+    Source: modeling.py, create_initializer (tf.truncated_normal_initializer).
+    """
+    for part in module.modules():
+        if isinstance(part, (nn.Linear, nn.Embedding)):
+            nn.init.trunc_normal_(part.weight, std=std, a=-2 * std, b=2 * std)
+        if isinstance(part, nn.LayerNorm):
+            nn.init.ones_(part.weight)
+        if isinstance(part, (nn.Linear, nn.LayerNorm, MlmHead)):
+            nn.init.zeros_(part.bias)
+
+
+class Bert(nn.Module):
+    """The encoder. Source: the paper, section 3; modeling.py, BertModel."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = Embeddings(config)
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
+        initialize(self, config.initializer_std)
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """Return the last layer's output, float ``(places, hidden)``."""
+        hidden: Tensor = self.embeddings(tokens)
+        for layer in self.layers:
+            hidden = layer(hidden, tokens.layout)
+        return hidden
+
+    def hidden_states(self, tokens: Tokens) -> list[Tensor]:
+        """Return the output of the embeddings and of every layer, each float ``(places, hidden)``."""
+        states: list[Tensor] = [self.embeddings(tokens)]
+        for layer in self.layers:
+            states.append(layer(states[-1], tokens.layout))
+        return states
+
+
+class BertForPreTraining(nn.Module):
+    """The encoder with the masked language model and next sentence prediction."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.bert = Bert(config)
+        self.pooler = Pooler(config)
+        self.mlm_head = MlmHead(config)
+        self.nsp_head = nn.Linear(config.hidden_size, 2)
+        for head in (self.pooler, self.mlm_head, self.nsp_head):
+            initialize(head, config.initializer_std)
+
+    def forward(self, tokens: Tokens, picks: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the scores of both tasks.
+
+        Args:
+            tokens: the inputs.
+            picks: int64 ``(picks,)``, places on the token axis whose words are predicted.
+
+        Returns:
+            Scores of every word at the picks, float ``(picks, vocab)``, and of "is next" and "is random",
+            float ``(batch, 2)``.
+        """
+        hidden = self.bert(tokens)
+        mlm_scores = self.mlm_head(hidden.index_select(0, picks), self.bert.embeddings.word.weight)
+        nsp_scores = self.nsp_head(self.pooler(hidden, tokens.layout))
+        return mlm_scores, nsp_scores
+
+
+class BertForClassification(nn.Module):
+    """The encoder with scores for each row: of classes, or one number in a regression.
+
+    Source: run_classifier.py, create_model.
+    """
+
+    def __init__(self, config: BertConfig, num_outputs: int) -> None:
+        super().__init__()
+        self.config = config
+        self.num_outputs = num_outputs
+        self.bert = Bert(config)
+        self.pooler = Pooler(config)
+        self.dropout = Dropout(config.hidden_dropout)
+        self.classifier = nn.Linear(config.hidden_size, num_outputs)
+        for head in (self.pooler, self.classifier):
+            initialize(head, config.initializer_std)
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """Return float ``(batch, num_outputs)``."""
+        scores: Tensor = self.classifier(self.dropout(self.pooler(self.bert(tokens), tokens.layout)))
+        return scores

@@ -1,0 +1,54 @@
+"""What is put on the encoder: pooler, masked language model, classes.
+
+Heads score only what is read: the picked places of the masked language model, the first token of each row.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from bertsmith.layout import Layout
+from bertsmith.model.config import BertConfig
+from bertsmith.model.encoder import ACTIVATION_FUNCTIONS
+
+
+class Pooler(nn.Module):
+    """Dense layer with tanh on each row's first token, [CLS]. Source: modeling.py, BertModel, "pooler"."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, hidden: Tensor, layout: Layout) -> Tensor:
+        """Return float ``(batch, hidden)`` from float ``(places, hidden)``."""
+        starts = torch.tensor(layout.starts, device=hidden.device)
+        return torch.tanh(self.dense(hidden.index_select(0, starts)))  # (batch, hidden)
+
+
+class MlmHead(nn.Module):
+    """Scores of every word for picked places; the decoder is the word embeddings with an own bias.
+
+    Source: run_pretraining.py, get_masked_lm_output.
+    """
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.activation = ACTIVATION_FUNCTIONS[config.activation]
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    def forward(self, picked: Tensor, word_embeddings: Tensor) -> Tensor:
+        """Return the scores of picked places.
+
+        Args:
+            picked: encoder output of the picks, float ``(picks, hidden)``.
+            word_embeddings: float ``(vocab, hidden)``.
+
+        Returns:
+            Float ``(picks, vocab)``.
+        """
+        transformed = self.norm(self.activation(self.dense(picked)))
+        return functional.linear(transformed, word_embeddings, self.bias)  # (picks, vocab)
