@@ -1,0 +1,106 @@
+"""What this machine computes with: device, precision, threads."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import torch
+
+from bertsmith.errors import InputError
+
+_PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def pick_device() -> torch.device:
+    """Return the GPU if there is one, else the processor."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def computes_bfloat16(device: torch.device) -> bool:
+    """Return whether the device computes in bfloat16 (where it does not, float32 is faster)."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    capabilities = torch.cpu.get_capabilities()
+    return any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+
+
+def pick_precision(name: str, device: torch.device) -> torch.dtype:
+    """Return the dtype of matrix products: "auto" is bfloat16 where the hardware has it, else float32.
+
+    Raises:
+        InputError: the name is unknown.
+    """
+    if name == "auto":
+        return torch.bfloat16 if computes_bfloat16(device) else torch.float32
+    if name not in _PRECISIONS:
+        raise InputError(f"precision {name!r} is unknown; take one of auto, {', '.join(_PRECISIONS)}")
+    return _PRECISIONS[name]
+
+
+def _quota_of(group: Path) -> float | None:
+    """Return the processors that one control group may use (version 2, then 1); ``None``: no limit."""
+    try:
+        quota, period = (group / "cpu.max").read_text().split()
+    except (OSError, ValueError):
+        try:
+            quota = (group / "cpu.cfs_quota_us").read_text().strip()
+            period = (group / "cpu.cfs_period_us").read_text().strip()
+        except OSError:
+            return None
+    if quota == "max" or int(quota) <= 0:
+        return None
+    return int(quota) / int(period)
+
+
+def _control_groups(root: Path) -> list[Path]:
+    """Return the directories of this process's control groups for the processor, and of their parents."""
+    mount = root / "sys/fs/cgroup"
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return [mount]
+    groups = [mount, mount / "cpu", mount / "cpu,cpuacct"]
+    for line in lines:
+        number, controllers, path = line.split(":", 2)
+        if number == "0":
+            top = mount
+        elif "cpu" in controllers.split(","):
+            top = mount / controllers
+        else:
+            continue
+        parts = [part for part in path.split("/") if part not in ("", "..")]
+        groups += [top.joinpath(*parts[:depth]) for depth in range(1, len(parts) + 1)]
+    return groups
+
+
+def cpu_threads(root: Path = Path("/")) -> int:
+    """Return how many threads this process can really run: its affinity, cut by the control groups' quota.
+
+    Args:
+        root: where ``proc`` and ``sys`` are.
+    """
+    has_affinity = hasattr(os, "sched_getaffinity")  # not on macOS
+    available = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    quotas = [quota for group in _control_groups(root) if (quota := _quota_of(group)) is not None]
+    return max(1, min([available, *(math.ceil(quota) for quota in quotas)]))
+
+
+def limit_threads() -> int:
+    """Keep PyTorch from running more threads than the process may use; return their number.
+
+    Its own default counts the machine's cores, which in a container is far too many. A lower number that the
+    user asked for (OMP_NUM_THREADS) stays.
+    """
+    threads = min(torch.get_num_threads(), cpu_threads())
+    if threads < torch.get_num_threads():
+        torch.set_num_threads(threads)
+    return threads
+
+
+def describe(device: torch.device) -> str:
+    """Return the device's name for people and for environment.json."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return str(torch.cpu.get_capabilities().get("cpu_name") or "cpu")

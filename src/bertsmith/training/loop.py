@@ -1,0 +1,245 @@
+"""The training loop: a generator of steps that knows no BERT, no files and no log."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from bertsmith.layout import Tokens
+from bertsmith.randomness import seed_of
+from bertsmith.training.schedule import Budget, linear_rate
+
+
+class Batch(Protocol):
+    """What the loop itself reads of a batch."""
+
+    @property
+    def tokens(self) -> Tokens:
+        """The inputs; the loop counts them."""
+        ...
+
+
+BatchT = TypeVar("BatchT", bound=Batch)
+BatchT_contra = TypeVar("BatchT_contra", bound=Batch, contravariant=True)
+
+
+class Objective(Protocol[BatchT_contra]):
+    """What is minimised and what is watched."""
+
+    def counts(self, batch: BatchT_contra) -> dict[str, int]:
+        """Return, before any forward pass, the number of targets behind each sum of the same name."""
+        ...
+
+    def sums(self, model: nn.Module, batch: BatchT_contra) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the summed losses (scalars with gradient) and the summed monitors (scalars without)."""
+        ...
+
+
+@dataclass(frozen=True)
+class LoopSettings:
+    """Settings of the loop.
+
+    Attributes:
+        seed: of the dropout.
+        device: where model and batches are.
+        precision: ``torch.float32``, or ``torch.bfloat16`` for autocast (weights stay float32).
+        max_grad_norm: global norm at which gradients are clipped; 0: never. Clipped after accumulation; the
+            original clips on each replica before the sum.
+        warmup_fraction: share of the run in which the rate rises.
+    """
+
+    seed: int
+    device: torch.device
+    precision: torch.dtype = torch.float32
+    max_grad_norm: float = 1.0
+    warmup_fraction: float = 0.1
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one optimiser step did, as host numbers.
+
+    Attributes:
+        step: completed steps, this one included.
+        losses: mean loss of each name, over all micro-batches; names without a target are absent.
+        monitors: mean of each watched value.
+        learning_rate: the first parameter group's.
+        grad_norm: global norm before clipping.
+        tokens: tokens of the step, without padding.
+        seconds: time of the step, without what the caller did between steps.
+    """
+
+    step: int
+    losses: dict[str, float]
+    monitors: dict[str, float]
+    learning_rate: float
+    grad_norm: float
+    tokens: int
+    seconds: float
+
+    @property
+    def loss(self) -> float:
+        """The minimised loss: the sum of the mean losses."""
+        return sum(self.losses.values())
+
+
+class NonFiniteLoss(ArithmeticError):
+    """A loss or the gradient norm is NaN or infinite; the weights are those of the step before.
+
+    Attributes:
+        step: completed steps, the broken one not counted.
+    """
+
+    def __init__(self, step: int, values: dict[str, float]) -> None:
+        self.step = step
+        broken = ", ".join(f"{name} is {value}" for name, value in values.items() if not math.isfinite(value))
+        super().__init__(f"step {step + 1}: {broken}")
+
+
+def total_counts(objective: Objective[BatchT], micro_batches: Iterable[BatchT]) -> dict[str, int]:
+    """Return the number of targets of each name over all micro-batches; names without any are absent."""
+    totals: dict[str, int] = {}
+    for batch in micro_batches:
+        for name, count in objective.counts(batch).items():
+            totals[name] = totals.get(name, 0) + count
+    return {name: count for name, count in totals.items() if count > 0}
+
+
+def train(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    objective: Objective[BatchT],
+    batches: Callable[[int], Sequence[BatchT]],
+    settings: LoopSettings,
+    budget: Budget,
+    start_step: int = 0,
+) -> Iterator[Step]:
+    """Train until the budget is used up, yielding after each optimiser step.
+
+    The loss is the sum over names of (sum over micro-batches / count over micro-batches), so the result does
+    not depend on how a batch is cut. Dropout is seeded for each (seed, step, micro-batch): with the weights
+    and the optimiser's state, ``start_step`` is all that a resumed run needs to go on bit by bit.
+
+    Args:
+        model: in training mode; the caller may evaluate between steps (see ``evaluate``).
+        optimizer: its groups hold the peak rate as ``initial_lr``.
+        objective: losses and monitors as sums and counts.
+        batches: from the number of completed steps to the micro-batches of the next, on the device.
+        settings: seed, device, precision, clipping, warm-up.
+        budget: says how far the run is.
+        start_step: completed steps of a resumed run.
+
+    Yields:
+        The step that was just completed.
+
+    Raises:
+        NonFiniteLoss: before the weights change.
+    """
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    model.train()
+    step = start_step
+    while (progress := budget.progress(step)) < 1.0:
+        begun = time.perf_counter()
+        factor = linear_rate(progress, settings.warmup_fraction)
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"] * factor
+        micro_batches = batches(step)
+        counts = total_counts(objective, micro_batches)
+        losses, monitors = _accumulate(model, objective, micro_batches, counts, settings, step)
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        values = _host_means(losses | monitors, counts, norm)
+        checked = {name: values[name] for name in (*losses, "grad_norm")}
+        if not all(map(math.isfinite, checked.values())):
+            optimizer.zero_grad(set_to_none=True)
+            raise NonFiniteLoss(step, checked)
+        if 0 < settings.max_grad_norm < values["grad_norm"]:
+            torch._foreach_mul_(gradients, settings.max_grad_norm / values["grad_norm"])
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        step += 1
+        yield Step(
+            step=step,
+            losses={name: values[name] for name in losses},
+            monitors={name: values[name] for name in monitors},
+            learning_rate=optimizer.param_groups[0]["lr"],
+            grad_norm=values["grad_norm"],
+            tokens=sum(batch.tokens.layout.num_tokens for batch in micro_batches),
+            seconds=time.perf_counter() - begun,
+        )
+
+
+def _accumulate(
+    model: nn.Module,
+    objective: Objective[BatchT],
+    micro_batches: Sequence[BatchT],
+    counts: dict[str, int],
+    settings: LoopSettings,
+    step: int,
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Add the gradients of all micro-batches; return the sums of losses and monitors, without gradient."""
+    losses: dict[str, Tensor] = {}
+    monitors: dict[str, Tensor] = {}
+    for index, batch in enumerate(micro_batches):
+        torch.manual_seed(seed_of(settings.seed, "dropout", step, index))
+        with autocast(settings.device, settings.precision):
+            loss_sums, monitor_sums = objective.sums(model, batch)
+        shares = [total / counts[name] for name, total in loss_sums.items() if name in counts]
+        if shares:
+            # Tensor.backward is not typed in PyTorch.
+            torch.stack(shares).sum().backward()  # type: ignore[no-untyped-call]
+        _add(losses, loss_sums, counts)
+        _add(monitors, monitor_sums, counts)
+    return losses, monitors
+
+
+def _add(totals: dict[str, Tensor], sums: dict[str, Tensor], counts: dict[str, int]) -> None:
+    for name, value in sums.items():
+        if name in counts:
+            value = value.detach().float()
+            totals[name] = totals[name] + value if name in totals else value
+
+
+def _host_means(sums: dict[str, Tensor], counts: dict[str, int], norm: Tensor) -> dict[str, float]:
+    """Bring everything to the host in one transfer (a device is waited for once a step)."""
+    host: list[float] = torch.stack([*sums.values(), norm.to(torch.float32)]).tolist()
+    means = {name: value / counts[name] for name, value in zip(sums, host, strict=False)}
+    return means | {"grad_norm": host[-1]}
+
+
+def autocast(device: torch.device, precision: torch.dtype) -> torch.autocast:
+    """Return the context in which matrix products run in ``precision``."""
+    enabled = precision != torch.float32
+    return torch.autocast(device.type, dtype=precision if enabled else torch.bfloat16, enabled=enabled)
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module, objective: Objective[BatchT], batches: Iterable[BatchT], settings: LoopSettings
+) -> dict[str, float]:
+    """Return the mean of every loss and monitor over all batches: sums divided once, nothing dropped.
+
+    The model is in evaluation mode meanwhile, and in its former mode afterwards.
+    """
+    was_training = model.training
+    model.eval()
+    sums: dict[str, Tensor] = {}
+    counts: dict[str, int] = {}
+    try:
+        for batch in batches:
+            batch_counts = total_counts(objective, [batch])
+            with autocast(settings.device, settings.precision):
+                losses, monitors = objective.sums(model, batch)
+            for name, count in batch_counts.items():
+                counts[name] = counts.get(name, 0) + count
+                value = (losses | monitors)[name].double()
+                sums[name] = sums[name] + value if name in sums else value
+    finally:
+        model.train(was_training)
+    return {name: float(total) / counts[name] for name, total in sums.items()}
