@@ -1,0 +1,321 @@
+"""Reading raw text: files and standard input become documents, streaming, with everything odd counted.
+
+The end of a line is LF or CR LF, nothing else. The other characters that some programs take for line ends (a
+lone CR, vertical tab, form feed, U+001C to U+001E, U+0085, U+2028, U+2029) become a space, so the text after
+them is kept. NUL, U+FFFD and U+FEFF are removed from the text.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from bertsmith.errors import InputError
+from bertsmith.text.config import CorpusConfig
+from bertsmith.text.prose import fault_of_line
+from bertsmith.text.streams import STANDARD_INPUT, inner_suffix, lines_of
+
+_LOG = logging.getLogger(__name__)
+_SUFFIXES = {".txt", ".jsonl", ".ndjson"}
+_FOREIGN_SUFFIXES = {
+    *(".7z", ".arrow", ".avro", ".bin", ".bz2", ".csv", ".doc", ".docx", ".epub", ".feather", ".npy", ".npz"),
+    *(
+        ".odt",
+        ".parquet",
+        ".pdf",
+        ".pkl",
+        ".pt",
+        ".rar",
+        ".safetensors",
+        ".tar",
+        ".tgz",
+        ".tsv",
+        ".xz",
+        ".zip",
+    ),
+}
+_REMOVED = re.compile("[\x00\ufffd\ufeff\ud800-\udfff]")
+_FOREIGN_LINE_ENDS = re.compile("[\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
+_MOST_LINE_HASHES = 4_000_000
+"""Distinct lines remembered to find repeated ones; about 100 bytes each."""
+_REPEATED_SHARE_WORTH_A_WARNING = 0.1
+
+
+@dataclass
+class CorpusCounts:
+    """What was read, and what was odd about it.
+
+    Attributes:
+        files: files read, standard input included.
+        documents: documents with at least one line left.
+        empty_documents: documents that held nothing, or nothing that the prose filter kept.
+        lines: non-empty lines read, dropped ones included.
+        characters: characters of the lines that were kept.
+        sentences: sentences of the documents; whoever splits them counts them.
+        invalid_utf8_lines: lines with bytes that are no UTF-8; the bytes were removed.
+        nul_characters: NUL characters removed.
+        replacement_characters: U+FFFD removed that were in the file already.
+        surrogate_characters: halves of surrogate pairs removed (JSON escapes can make them).
+        foreign_line_ends: characters replaced by a space that some programs take for line ends.
+        bom_files: files that start with a byte order mark.
+        crlf_files: files with lines that end in CR LF.
+        dropped_lines: lines dropped by the prose filter, by reason.
+        repeated_lines: kept lines that are equal to an earlier one (a lower bound beyond four million
+            distinct lines).
+        line_hashes: of the distinct lines; not part of ``to_dict``.
+    """
+
+    files: int = 0
+    documents: int = 0
+    empty_documents: int = 0
+    lines: int = 0
+    characters: int = 0
+    sentences: int = 0
+    invalid_utf8_lines: int = 0
+    nul_characters: int = 0
+    replacement_characters: int = 0
+    surrogate_characters: int = 0
+    foreign_line_ends: int = 0
+    bom_files: int = 0
+    crlf_files: int = 0
+    dropped_lines: dict[str, int] = field(default_factory=dict)
+    repeated_lines: int = 0
+    line_hashes: set[int] = field(default_factory=set, repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts as JSON types."""
+        values = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "line_hashes"}
+        values["dropped_lines"] = dict(sorted(self.dropped_lines.items()))
+        values["repeated_lines_share"] = round(self.repeated_share, 6)
+        return values
+
+    @property
+    def repeated_share(self) -> float:
+        """Share of the kept lines that are equal to an earlier one, 0 to 1."""
+        kept = self.lines - sum(self.dropped_lines.values())
+        return self.repeated_lines / kept if kept else 0.0
+
+    def add(self, other: CorpusCounts) -> None:
+        """Add the counts of another part of the corpus; lines that both parts hold count as repeated."""
+        for item in fields(self):
+            if item.name not in ("dropped_lines", "line_hashes"):
+                setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+        for reason, number in other.dropped_lines.items():
+            self.dropped_lines[reason] = self.dropped_lines.get(reason, 0) + number
+        self.repeated_lines += len(self.line_hashes & other.line_hashes)
+        room = _MOST_LINE_HASHES - len(self.line_hashes)
+        if len(other.line_hashes) <= room:
+            self.line_hashes |= other.line_hashes
+        else:
+            self.line_hashes.update(sorted(other.line_hashes - self.line_hashes)[: max(room, 0)])
+
+    def warnings(self) -> list[str]:
+        """Return what a user should know about the corpus, one line each."""
+        found = []
+        if self.invalid_utf8_lines:
+            lines = "1 line" if self.invalid_utf8_lines == 1 else f"{self.invalid_utf8_lines} lines"
+            found.append(f"{lines} with invalid UTF-8: the bad bytes were removed")
+        if self.nul_characters:
+            found.append(f"{self.nul_characters} NUL characters were removed")
+        if self.surrogate_characters:
+            found.append(f"{self.surrogate_characters} lone surrogates were removed")
+        if self.foreign_line_ends:
+            found.append(
+                f"{self.foreign_line_ends} characters such as a lone CR or U+2028 were read as spaces: "
+                "only LF and CR LF end a line"
+            )
+        if self.repeated_share >= _REPEATED_SHARE_WORTH_A_WARNING:
+            found.append(
+                f"{self.repeated_share:.0%} of the lines repeat an earlier line "
+                f"({self.repeated_lines} lines): a model learns them by heart; remove duplicates"
+            )
+        return found
+
+    def log_warnings(self) -> None:
+        """Log what a user should know about the corpus."""
+        for line in self.warnings():
+            _LOG.warning("corpus: %s", line)
+
+
+def list_files(paths: Sequence[str]) -> list[Path]:
+    """Return the files of a corpus, directories searched recursively and in sorted order.
+
+    Args:
+        paths: files, directories (of which the .txt and .jsonl files are taken, also .gz and .zst), or ``-``.
+
+    Raises:
+        InputError: nothing is named, a path does not exist, a directory holds no text, a file is named twice
+            or is of a kind that is no text.
+    """
+    if not paths:
+        raise InputError("no corpus is named: give files, directories or - for standard input")
+    found: list[Path] = []
+    for name in paths:
+        path = Path(name)
+        if name == STANDARD_INPUT:
+            found.append(path)
+        elif path.is_dir():
+            found.extend(_files_below(path))
+        elif not path.exists():
+            raise InputError(f"corpus {name}: no such file or directory")
+        elif set(path.suffixes[-2:]) & _FOREIGN_SUFFIXES:
+            raise InputError(
+                f"corpus {name}: not a text file by its name; give .txt or .jsonl, either also .gz or .zst"
+            )
+        else:
+            found.append(path)
+    seen: set[Path] = set()
+    for path in found:
+        real = path if str(path) == STANDARD_INPUT else path.resolve()
+        if real in seen:
+            raise InputError(f"corpus {path}: named twice, its text would count double; name it once")
+        seen.add(real)
+    return found
+
+
+def _files_below(directory: Path) -> list[Path]:
+    files = sorted(
+        path
+        for path in directory.rglob("*")
+        if path.is_file()
+        and inner_suffix(path) in _SUFFIXES
+        and not any(part.startswith(".") for part in path.relative_to(directory).parts)
+    )
+    if not files:
+        raise InputError(
+            f"corpus {directory}: no .txt or .jsonl file (also .gz, .zst) in this directory; name the files"
+        )
+    return files
+
+
+def read_documents(
+    paths: Sequence[str | Path], config: CorpusConfig, counts: CorpusCounts
+) -> Iterator[list[str]]:
+    """Yield the documents of a corpus, one after another, each as its non-empty lines.
+
+    Memory is that of the largest document, and of the hashes of distinct lines (see ``CorpusCounts``).
+
+    Args:
+        paths: files, directories or ``-``; see ``list_files``.
+        config: how the text is read.
+        counts: is added to while reading.
+
+    Yields:
+        A document: its lines (paragraphs), clean and without surrounding white space; never empty.
+
+    Raises:
+        InputError: a file is broken, or a line of a .jsonl has no text; names the file and the line.
+    """
+    if config.documents not in ("blank-line", "line"):
+        raise InputError(f"documents is {config.documents!r}; it has to be blank-line or line")
+    if config.invalid_utf8 not in ("replace", "error"):
+        raise InputError(f"invalid_utf8 is {config.invalid_utf8!r}; it has to be replace or error")
+    for path in list_files([str(path) for path in paths]):
+        counts.files += 1
+        is_json = inner_suffix(path) in (".jsonl", ".ndjson")
+        read = _json_documents if is_json else _text_documents
+        for lines in read(path, config, counts):
+            document = _kept_lines(lines, config, counts)
+            if document:
+                counts.documents += 1
+                yield document
+            else:
+                counts.empty_documents += 1
+
+
+def _text_documents(path: Path, config: CorpusConfig, counts: CorpusCounts) -> Iterator[list[str]]:
+    document: list[str] = []
+    for _, line in _decoded_lines(path, config, counts):
+        if line and config.documents == "blank-line":
+            document.append(line)
+        elif line:
+            yield [line]
+        elif document:
+            yield document
+            document = []
+    if document:
+        yield document
+
+
+def _json_documents(path: Path, config: CorpusConfig, counts: CorpusCounts) -> Iterator[list[str]]:
+    for number, line in _decoded_lines(path, config, counts):
+        if not line:
+            continue
+        where = f"corpus {path}, line {number}"
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{where}: not JSON ({error}); each line has to be one JSON object") from None
+        text = record.get(config.text_field) if isinstance(record, dict) else None
+        if not isinstance(text, str):
+            raise InputError(
+                f"{where}: no text in the field {config.text_field!r}; each line has to be a JSON object "
+                "with it (the setting text_field names another field)"
+            )
+        lines = (_clean(part.removesuffix("\r"), counts) for part in text.split("\n"))
+        yield [part for part in lines if part]
+
+
+def _decoded_lines(path: Path, config: CorpusConfig, counts: CorpusCounts) -> Iterator[tuple[int, str]]:
+    """Yield (line number, clean line) of a file, empty lines included."""
+    has_crlf = False
+    for number, raw in enumerate(lines_of(path), start=1):
+        if raw.endswith(b"\r"):
+            raw = raw[:-1]
+            has_crlf = True
+        if number == 1 and raw.startswith(b"\xef\xbb\xbf"):
+            raw = raw[3:]
+            counts.bom_files += 1
+        try:
+            line = raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            if config.invalid_utf8 == "error":
+                raise InputError(
+                    f"corpus {path}, line {number}: invalid UTF-8 ({error.reason}); mend the file, or let "
+                    "invalid_utf8 be replace"
+                ) from None
+            counts.invalid_utf8_lines += 1
+            line = raw.decode("utf-8", errors="ignore")
+        yield number, _clean(line, counts)
+    counts.crlf_files += has_crlf
+
+
+def _clean(line: str, counts: CorpusCounts) -> str:
+    if line.isascii() and line.isprintable():
+        return line.strip()
+    if _REMOVED.search(line):
+        counts.nul_characters += line.count("\x00")
+        counts.replacement_characters += line.count("\ufffd")
+        counts.surrogate_characters += sum("\ud800" <= character <= "\udfff" for character in line)
+        line = _REMOVED.sub("", line)
+    line, replaced = _FOREIGN_LINE_ENDS.subn(" ", line)
+    counts.foreign_line_ends += replaced
+    return line.strip()
+
+
+def _kept_lines(lines: list[str], config: CorpusConfig, counts: CorpusCounts) -> list[str]:
+    kept = []
+    for line in lines:
+        counts.lines += 1
+        fault = fault_of_line(line) if config.prose_only else None
+        if fault is not None:
+            counts.dropped_lines[fault] = counts.dropped_lines.get(fault, 0) + 1
+            continue
+        counts.characters += len(line)
+        _count_repeated(line, counts)
+        kept.append(line)
+    return kept
+
+
+def _count_repeated(line: str, counts: CorpusCounts) -> None:
+    key = int.from_bytes(blake2b(line.encode(), digest_size=8).digest(), "little")
+    if key in counts.line_hashes:
+        counts.repeated_lines += 1
+    elif len(counts.line_hashes) < _MOST_LINE_HASHES:
+        counts.line_hashes.add(key)

@@ -1,0 +1,114 @@
+"""Bytes of plain, gzip and zstandard files and of standard input, as lines, streaming.
+
+A compressed file that was cut off is an error here, never a shorter text.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from bertsmith.errors import InputError
+
+STANDARD_INPUT = "-"
+_BLOCK_BYTES = 1 << 20
+_LONGEST_LINE_BYTES = 256 << 20
+_COMPRESSED = (".gz", ".zst")
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+def inner_suffix(path: Path) -> str:
+    """Return the suffix of a file's name in lower case, that of the content when it is compressed."""
+    name = path.name.lower()
+    for suffix in _COMPRESSED:
+        name = name.removesuffix(suffix)
+    return Path(name).suffix
+
+
+def lines_of(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file without their LF; ``-`` is standard input.
+
+    Raises:
+        InputError: the file cannot be read, is cut off, is UTF-16, or has a line beyond 256 MiB.
+    """
+    rest = b""
+    first = True
+    for block in _blocks(path):
+        if first and block[:2] in _UTF16_MARKS:
+            raise InputError(f"{path}: the text is UTF-16; convert it to UTF-8")
+        first = False
+        parts = block.split(b"\n")
+        if len(parts) == 1:
+            rest += block
+            if len(rest) > _LONGEST_LINE_BYTES:
+                raise InputError(f"{path}: a line is longer than {_LONGEST_LINE_BYTES} bytes; break it up")
+            continue
+        yield rest + parts[0]
+        yield from parts[1:-1]
+        rest = parts[-1]
+    if rest:
+        yield rest
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    if str(path) == STANDARD_INPUT:
+        yield from _plain(sys.stdin.buffer)
+        return
+    try:
+        with open(path, "rb") as file:
+            suffix = path.suffix.lower()
+            if suffix == ".gz":
+                yield from _gunzip(file, path)
+            elif suffix == ".zst":
+                yield from _unzstd(file, path)
+            else:
+                yield from _plain(file)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def _plain(file: BinaryIO) -> Iterator[bytes]:
+    while block := file.read(_BLOCK_BYTES):
+        yield block
+
+
+def _gunzip(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    if not file.peek(1):  # type: ignore[attr-defined]  # gzip takes an empty file for empty text
+        raise InputError(f"{path}: the file is empty, not gzip; it may be cut off: get it again")
+    try:
+        with gzip.GzipFile(fileobj=file) as unpacked:
+            while block := unpacked.read(_BLOCK_BYTES):
+                yield block
+    except EOFError:
+        raise InputError(f"{path}: the gzip file is cut off; get it again") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{path}: broken gzip file ({error}); get it again") from None
+
+
+def _unzstd(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    try:
+        import zstandard
+    except ImportError:
+        raise InputError(f"{path}: reading .zst needs zstandard; pip install 'bertsmith[zstd]'") from None
+    decompressor = zstandard.ZstdDecompressor()
+    frame = decompressor.decompressobj()
+    pending = file.read(_BLOCK_BYTES)
+    whole = False
+    try:
+        while pending:
+            block = frame.decompress(pending)
+            if block:
+                yield block
+            whole = frame.eof
+            pending = frame.unused_data if whole else b""
+            if whole:
+                frame = decompressor.decompressobj()
+            pending = pending or file.read(_BLOCK_BYTES)
+    except zstandard.ZstdError as error:
+        raise InputError(f"{path}: broken zstandard file ({error}); get it again") from None
+    if not whole:
+        raise InputError(f"{path}: the zstandard file is cut off or empty; get it again")

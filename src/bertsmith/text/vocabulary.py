@@ -1,0 +1,168 @@
+"""Reading vocabulary files, and training WordPiece vocabularies."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import tokenizers
+from tokenizers import models, pre_tokenizers, trainers
+
+from bertsmith.errors import InputError
+from bertsmith.text.config import TokenizerConfig
+from bertsmith.text.tokenizer import CONTINUATION, SPECIAL_TOKENS, UNK, bert_normalizer
+
+_LOG = logging.getLogger(__name__)
+_BOM = b"\xef\xbb\xbf"
+_MOST_DISTINCT_SPACED = 2_000_000
+_MOST_DISTINCT_WORDS = 4_000_000
+_WORDS_PER_BLOCK = 4096
+
+
+def read_vocabulary(path: str | Path) -> list[str]:
+    """Read a vocab.txt: the number of the line is the id, whatever the line holds.
+
+    A byte order mark and lines that end in CR LF are tolerated with a warning.
+
+    Raises:
+        InputError: the file is not UTF-8, is empty, or lacks a special token; names both.
+    """
+    path = Path(path)
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); give a vocab.txt") from None
+    if raw.startswith(_BOM):
+        _LOG.warning("%s: starts with a byte order mark; it is no part of the first entry", path)
+        raw = raw[len(_BOM) :]
+    try:
+        lines = raw.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 ({error}); a vocabulary is text, one entry a line") from None
+    if lines[-1] == "":
+        lines.pop()
+    if any(line.endswith("\r") for line in lines):
+        _LOG.warning("%s: lines end in CR LF; the CR is no part of the entries", path)
+        lines = [line.removesuffix("\r") for line in lines]
+    for token in SPECIAL_TOKENS:
+        if token not in lines:
+            raise InputError(f"{path}: the special token {token} is missing; add a line with it")
+    return lines
+
+
+def train_vocabulary(
+    lines: Iterable[str],
+    size: int,
+    tokenizer: TokenizerConfig,
+    min_frequency: int = 2,
+    limit_alphabet: int = 1000,
+) -> list[str]:
+    """Train a WordPiece vocabulary; the same text gives the same vocabulary, whatever the threads.
+
+    The engine breaks ties between equally frequent pairs by the ids of their pieces, and numbers continuing
+    characters in the order of a hash table. So words are counted here, and every single piece is given to it
+    in sorted order before it starts.
+
+    Args:
+        lines: the text, read once; memory grows with the number of distinct words only, up to a bound.
+        size: entries wanted, special tokens included.
+        tokenizer: how text becomes words.
+        min_frequency: a pair of pieces must occur at least that often to be merged.
+        limit_alphabet: the most frequent single characters to keep; a word with another one is [UNK].
+
+    Returns:
+        [PAD] [UNK] [CLS] [SEP] [MASK], the single characters, the continuing ones, then the merged pieces,
+        the most frequent first. Fewer than ``size``, with a warning, when the text has no more pairs.
+
+    Raises:
+        InputError: there is no text, or ``size`` is too small for the single characters.
+    """
+    words = count_words(lines, tokenizer)
+    if not words:
+        raise InputError("vocab: the corpus holds no words; give a corpus with text")
+    letters: Counter[str] = Counter()
+    for word, count in words.items():
+        for character in word:
+            letters[character] += count
+    kept = sorted(letters, key=lambda character: (-letters[character], character))[:limit_alphabet]
+    alphabet = set(kept)
+    usable = {word: count for word, count in words.items() if alphabet.issuperset(word)}
+    continuing = {character for word in usable for character in word[1:]}
+    single = [*sorted(alphabet), *(CONTINUATION + character for character in sorted(continuing))]
+    if len(SPECIAL_TOKENS) + len(single) > size:
+        raise InputError(
+            f"vocab: size {size} is too small: the special tokens and single characters alone are "
+            f"{len(SPECIAL_TOKENS) + len(single)}; raise size or lower limit_alphabet (now {limit_alphabet})"
+        )
+    vocab = _merged(usable, [*SPECIAL_TOKENS, *single], size, min_frequency)
+    if len(vocab) < size:
+        _LOG.warning(
+            "vocab: the corpus is too small for %d entries: the vocabulary has %d, because no further "
+            "pair of pieces occurs %d times",
+            *(size, len(vocab), min_frequency),
+        )
+    return vocab
+
+
+def count_words(lines: Iterable[str], tokenizer: TokenizerConfig) -> dict[str, int]:
+    """Return the words of a text, normalised and split at punctuation, with their counts, sorted.
+
+    Words beyond ``max_word_characters`` are left out: they are [UNK]. When distinct words pass four million,
+    those that occurred once are forgotten, so that memory is bounded whatever the corpus.
+    """
+    spaced: Counter[str] = Counter()
+    words: Counter[str] = Counter()
+    for line in lines:
+        spaced.update(line.split())
+        if len(spaced) > _MOST_DISTINCT_SPACED:
+            _fold(spaced, words, tokenizer)
+            spaced.clear()
+            if len(words) > _MOST_DISTINCT_WORDS:
+                words = Counter({word: count for word, count in words.items() if count > 1})
+    _fold(spaced, words, tokenizer)
+    return dict(sorted(words.items()))
+
+
+def _fold(spaced: Counter[str], words: Counter[str], tokenizer: TokenizerConfig) -> None:
+    """Add the words of white-space separated strings."""
+    normalizer = bert_normalizer(tokenizer)
+    splitter = pre_tokenizers.BertPreTokenizer()
+    for text, count in spaced.items():
+        for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)):
+            if len(word) <= tokenizer.max_word_characters:
+                words[word] += count
+
+
+def _merged(words: dict[str, int], first: list[str], size: int, min_frequency: int) -> list[str]:
+    """Return ``first`` and the merged pieces in the order of their merging."""
+    engine = tokenizers.Tokenizer(models.WordPiece(unk_token=UNK))
+    engine.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        min_frequency=min_frequency,
+        special_tokens=first,
+        continuing_subword_prefix=CONTINUATION,
+        show_progress=False,
+    )
+    engine.train_from_iterator(_repeated(words), trainer)
+    ids = engine.get_vocab(with_added_tokens=True)
+    vocab = sorted(ids, key=ids.__getitem__)
+    assert vocab[: len(first)] == first, "the trainer keeps the pieces it is given in their order"
+    return vocab
+
+
+def _repeated(words: dict[str, int]) -> Iterator[str]:
+    """Yield each word as often as it occurs, many in one string."""
+    block: list[str] = []
+    for word, count in words.items():
+        while count > 0:
+            repeats = min(count, _WORDS_PER_BLOCK - len(block))
+            block.extend([word] * repeats)
+            count -= repeats
+            if len(block) == _WORDS_PER_BLOCK:
+                yield " ".join(block)
+                block = []
+    if block:
+        yield " ".join(block)
