@@ -17,8 +17,9 @@ class PairingConfig:
         pairing: "nsp" (the original's), "sop" (sentence order, ALBERT), "full-sentences" or "doc-sentences"
             (RoBERTa, no second segment).
         seq_len: pieces of the longest instance, [CLS] and [SEP] counted.
-        short_seq_prob: share of documents whose target length is drawn from 2..max.
-        random_next_prob: share of NSP instances whose second text is from another document.
+        short_seq_prob: share of documents whose target length is drawn from 2..max (nsp and sop).
+        random_next_prob: share of instances whose second text is from another document (nsp; always for a
+            chunk of one sentence) or whose two texts are swapped (sop).
         passes: how often the corpus is paired anew (the original's dupe_factor repeats pairs).
 
     Source: create_pretraining_data.py, create_instances_from_document.
@@ -53,7 +54,8 @@ class MaskingConfig:
             77 at 512).
         mask_share: of the chosen pieces, share replaced by [MASK].
         same_share: share kept as they are.
-        random_share: share replaced by a uniformly drawn piece of the whole vocabulary.
+        random_share: share replaced by a uniformly drawn piece of the vocabulary.
+        random_specials: let a random replacement be a special token, as the original does.
         whole_words: choose whole words; each piece still throws its own coin.
         dynamic: draw new masks each epoch (false: the original's static masks).
 
@@ -65,6 +67,7 @@ class MaskingConfig:
     mask_share: float = 0.8
     same_share: float = 0.1
     random_share: float = 0.1
+    random_specials: bool = False
     whole_words: bool = False
     dynamic: bool = True
 

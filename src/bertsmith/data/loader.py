@@ -1,0 +1,148 @@
+"""From instances to batches: order, masks and collation as index arithmetic, in the training process.
+
+Which examples a step reads, and their masks, are pure functions of (seed, step): nothing is stored between
+steps, so resuming is calling ``batch`` with the next step, and micro-batches or ranks only cut the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bertsmith.data.batch import IGNORED, PretrainingBatch, tokens_of
+from bertsmith.data.config import MaskingConfig
+from bertsmith.data.masking import MaskingVocabulary, mask, max_predictions_of
+from bertsmith.data.pairing import NO_LABEL
+from bertsmith.data.shards import Instances
+from bertsmith.errors import InputError
+from bertsmith.randomness import generator
+
+if TYPE_CHECKING:
+    from bertsmith.text.tokenizer import Tokenizer
+
+
+class Masker:
+    """Draws the masks of instances: a pure function of (seed, purpose, epoch, instance)."""
+
+    def __init__(
+        self, instances: Instances, tokenizer: Tokenizer, config: MaskingConfig, seed: int, purpose: str
+    ) -> None:
+        self._instances = instances
+        self._config = config
+        self._vocabulary = MaskingVocabulary.of(tokenizer, config)
+        self._max_predictions = max_predictions_of(config, instances.seq_len)
+        self._seed = seed
+        self._purpose = purpose
+
+    def batch(self, indices: NDArray[np.int64], epoch: int) -> PretrainingBatch:
+        """Return the batch of some instances, int64 ``(batch,)``, in their order."""
+        rows, picks, labels = [], [], []
+        start = 0
+        for index, row in zip(indices.tolist(), self._instances.rows(indices), strict=True):
+            masked, positions, originals = mask(
+                row.astype(np.int64),
+                generator(self._seed, self._purpose, epoch, index),
+                self._config,
+                self._vocabulary,
+                self._max_predictions,
+            )
+            rows.append(masked)
+            picks.append(positions + start)
+            labels.append(originals)
+            start += len(masked)
+        nsp_labels = self._instances.labels(indices)
+        nsp_labels[nsp_labels == NO_LABEL] = IGNORED
+        return PretrainingBatch(
+            tokens_of(rows, self._instances.second_starts(indices)),
+            torch.from_numpy(np.concatenate(picks)),
+            torch.from_numpy(np.concatenate(labels)),
+            torch.from_numpy(nsp_labels),
+            indices,
+        )
+
+
+class PretrainingLoader:
+    """The batches of a pretraining run.
+
+    An epoch reads each instance exactly once, in an order drawn from (seed, epoch). A batch never crosses the
+    end of an epoch: the last one of an epoch may be short.
+
+    Attributes:
+        num_examples: instances of an epoch.
+        steps_per_epoch: batches of an epoch.
+    """
+
+    def __init__(
+        self, instances: Instances, tokenizer: Tokenizer, masking: MaskingConfig, seed: int, batch_size: int
+    ) -> None:
+        """Open a loader.
+
+        Raises:
+            InputError: no instances, or a batch size below 1.
+        """
+        if len(instances) == 0:
+            raise InputError(f"{instances.directory}: no {instances.split} instances; prepare more text")
+        if batch_size < 1:
+            raise InputError(f"batch-size is {batch_size}; it has to be at least 1")
+        self.num_examples = len(instances)
+        self.steps_per_epoch = -(-self.num_examples // batch_size)
+        self._instances = instances
+        self._batch_size = batch_size
+        self._seed = seed
+        self._dynamic = masking.dynamic
+        self._masker = Masker(instances, tokenizer, masking, seed, "masking")
+        self._epoch = -1
+        self._order: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+
+    def example_ids(self, step: int) -> NDArray[np.int64]:
+        """Return int64 ``(batch,)``: the instances of a step, from 0, sorted by length.
+
+        Rows of equal length are neighbours, so that a forward pass finds few groups of them.
+        """
+        epoch, place = divmod(step, self.steps_per_epoch)
+        if epoch != self._epoch:
+            self._order = generator(self._seed, "order", epoch).permutation(self.num_examples)
+            self._epoch = epoch
+        ids = self._order[place * self._batch_size : (place + 1) * self._batch_size]
+        return ids[np.argsort(self._instances.lengths(ids), kind="stable")]
+
+    def batch(self, step: int, micro_batch_size: int = 0) -> list[PretrainingBatch]:
+        """Return the micro-batches of a step.
+
+        Args:
+            step: counted from 0 over the whole run.
+            micro_batch_size: instances of a forward pass; 0: all. It changes the cuts, neither the instances
+                nor their masks.
+        """
+        ids = self.example_ids(step)
+        size = micro_batch_size or len(ids)
+        epoch = step // self.steps_per_epoch if self._dynamic else 0
+        return [self._masker.batch(ids[cut : cut + size], epoch) for cut in range(0, len(ids), size)]
+
+
+HELDOUT_SEED = 0
+"""Seed of the masks of held-out evaluation: the same in every run, so that runs compare."""
+
+
+def fixed_batches(
+    instances: Instances, tokenizer: Tokenizer, masking: MaskingConfig, limit: int, batch_size: int
+) -> Iterator[PretrainingBatch]:
+    """Yield the same held-out batches with the same masks each time it is called, whatever the run's seed.
+
+    Args:
+        instances: the held-out ones.
+        tokenizer: of the data.
+        masking: the masks' settings.
+        limit: at most that many instances, spread evenly over all; 0: all.
+        batch_size: instances of a batch; sorted by length over all, so that batches are compact.
+    """
+    count = min(limit, len(instances)) if limit else len(instances)
+    chosen = np.arange(count, dtype=np.int64) * len(instances) // max(count, 1)
+    chosen = chosen[np.argsort(instances.lengths(chosen), kind="stable")]
+    masker = Masker(instances, tokenizer, masking, HELDOUT_SEED, "heldout-masking")
+    for start in range(0, count, batch_size):
+        yield masker.batch(chosen[start : start + batch_size], 0)

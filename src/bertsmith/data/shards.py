@@ -1,0 +1,288 @@
+"""Instances on disk: flat id arrays and offsets in plain ``.npy`` files, memory-mapped, and a manifest.
+
+A data directory holds ``manifest.json``, the tokenizer's files, and for each split (``train``, ``heldout``)
+numbered shards of four arrays::
+
+    ids-00000.npy            uint16, or int32 for a vocabulary above 65,536: all rows end to end,
+                             [CLS] and [SEP] included
+    offsets-00000.npy        int64 (instances + 1,): where each row starts in ids
+    second_starts-00000.npy  int32 (instances,): where the second segment starts; row's length if none
+    labels-00000.npy         int8 (instances,): 0 next / in order, 1 random / swapped, -1 no pair
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertsmith.errors import InputError
+from bertsmith.files import sha256_of
+
+FORMAT = "bertsmith-data"
+FORMAT_VERSION = 1
+SPLITS = ("train", "heldout")
+ARRAYS = ("ids", "offsets", "second_starts", "labels")
+SHARD_PIECES = 1 << 25
+"""Pieces after which a shard is full: 64 MiB of uint16."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows as flat arrays: what a shard holds, and what the builder's workers hand over.
+
+    Attributes:
+        ids: ``(pieces,)``.
+        offsets: int64 ``(rows + 1,)``.
+        second_starts: int32 ``(rows,)``.
+        labels: int8 ``(rows,)``.
+    """
+
+    ids: NDArray[Any]
+    offsets: NDArray[np.int64]
+    second_starts: NDArray[np.int32]
+    labels: NDArray[np.int8]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One instance.
+
+    Attributes:
+        ids: int64 ``(n,)``, [CLS] and [SEP] included.
+        second_start: place of the second segment; n when there is none.
+        nsp_label: 0 next / in order, 1 random / swapped, -1 no pair.
+    """
+
+    ids: NDArray[np.int64]
+    second_start: int
+    nsp_label: int
+
+
+def id_dtype(vocab_size: int) -> np.dtype[Any]:
+    """Return the smallest type of ids: uint16 when the vocabulary fits, else int32."""
+    return np.dtype(np.uint16 if vocab_size <= 1 << 16 else np.int32)
+
+
+class ShardWriter:
+    """Writes the shards of one split into a directory, in the order in which rows are appended."""
+
+    def __init__(self, directory: Path, dtype: np.dtype[Any], shard_pieces: int = SHARD_PIECES) -> None:
+        self.directory = directory
+        self.shards: list[dict[str, Any]] = []
+        self._dtype = dtype
+        self._shard_pieces = shard_pieces
+        self._waiting: list[Rows] = []
+        self._waiting_pieces = 0
+        directory.mkdir()
+
+    def append(self, rows: Rows) -> None:
+        """Take rows; full shards go to disk."""
+        start = 0
+        while start < len(rows):
+            room = self._shard_pieces - self._waiting_pieces
+            end = int(np.searchsorted(rows.offsets, rows.offsets[start] + room, side="right")) - 1
+            if end == start and self._waiting_pieces == 0:
+                end = start + 1  # a row longer than a shard still needs one
+            if end > start:
+                self._take(rows, start, min(end, len(rows)))
+            if end < len(rows):
+                self._flush()
+            start = max(end, start)
+
+    def close(self) -> list[dict[str, Any]]:
+        """Write what is left; return the manifest's entry of each shard."""
+        if self._waiting or not self.shards:
+            self._flush()
+        return self.shards
+
+    def _take(self, rows: Rows, start: int, end: int) -> None:
+        first, last = int(rows.offsets[start]), int(rows.offsets[end])
+        self._waiting.append(
+            Rows(
+                rows.ids[first:last],
+                rows.offsets[start : end + 1] - first,
+                rows.second_starts[start:end],
+                rows.labels[start:end],
+            )
+        )
+        self._waiting_pieces += last - first
+
+    def _flush(self) -> None:
+        lengths = [np.diff(rows.offsets) for rows in self._waiting]
+        offsets = np.zeros(sum(map(len, lengths)) + 1, dtype=np.int64)
+        if lengths:
+            np.cumsum(np.concatenate(lengths), out=offsets[1:])
+        ids = np.empty(self._waiting_pieces, dtype=self._dtype)
+        place = 0
+        for rows in self._waiting:
+            ids[place : place + len(rows.ids)] = rows.ids
+            place += len(rows.ids)
+        arrays = {
+            "ids": ids,
+            "offsets": offsets,
+            "second_starts": np.concatenate(
+                [np.zeros(0, np.int32), *(r.second_starts for r in self._waiting)]
+            ),
+            "labels": np.concatenate([np.zeros(0, np.int8), *(r.labels for r in self._waiting)]),
+        }
+        self._waiting, self._waiting_pieces = [], 0
+        files: dict[str, Any] = {}
+        for name in ARRAYS:
+            path = self.directory / f"{name}-{len(self.shards):05d}.npy"
+            np.save(path, arrays[name])
+            files[name] = {"file": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
+        self.shards.append({"instances": len(offsets) - 1, "pieces": len(ids), "files": files})
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """Return the manifest of a data directory.
+
+    Raises:
+        InputError: the directory was not written by prepare, or by another version of the format.
+    """
+    path = directory / "manifest.json"
+    if not path.is_file():
+        raise InputError(f"{directory}: no manifest.json; give a directory that `bertsmith prepare` wrote")
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: no JSON ({error}); prepare the data again") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise InputError(f"{path}: not the manifest of prepared data; give a directory that prepare wrote")
+    if manifest.get("format_version") != FORMAT_VERSION:
+        raise InputError(
+            f"{path}: format version {manifest.get('format_version')}, but this bertsmith reads "
+            f"{FORMAT_VERSION}; prepare the data again"
+        )
+    return manifest
+
+
+class Instances:
+    """The instances of one split, memory-mapped: any of them by its number, in no time."""
+
+    def __init__(self, directory: Path, split: str, manifest: dict[str, Any]) -> None:
+        self.directory = directory
+        self.split = split
+        self.manifest = manifest
+        self.seq_len: int = manifest["settings"]["seq_len"]
+        entry = manifest["splits"][split]
+        self._shards = [_open_shard(directory / split, shard) for shard in entry["shards"]]
+        counts = [len(shard) for shard in self._shards]
+        self._firsts = np.cumsum([0, *counts], dtype=np.int64)
+
+    @classmethod
+    def open(cls, directory: str | Path, split: str, verify: bool = False) -> Instances:
+        """Open a split of a data directory.
+
+        Args:
+            directory: what ``prepare`` wrote.
+            split: "train" or "heldout".
+            verify: read every byte and compare the hashes; sizes and shapes are always compared.
+
+        Raises:
+            InputError: a file is missing, cut short or foreign; the message names it.
+        """
+        assert split in SPLITS, split
+        directory = Path(directory)
+        manifest = read_manifest(directory)
+        try:
+            files = [
+                (directory / split / file["file"], file["bytes"], file["sha256"])
+                for shard in manifest["splits"][split]["shards"]
+                for file in shard["files"].values()
+            ]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(
+                f"{directory / 'manifest.json'}: lacks {error}; prepare the data again"
+            ) from error
+        for path, size, digest in files:
+            _check_file(path, size, digest if verify else None)
+        return cls(directory, split, manifest)
+
+    def __len__(self) -> int:
+        return int(self._firsts[-1])
+
+    def example(self, index: int) -> Example:
+        """Return one instance."""
+        assert 0 <= index < len(self), f"instance {index} of {len(self)}"
+        one = np.array([index])
+        (row,) = self.rows(one)
+        return Example(row.astype(np.int64), int(self.second_starts(one)[0]), int(self.labels(one)[0]))
+
+    def rows(self, indices: NDArray[np.int64]) -> list[NDArray[Any]]:
+        """Return the ids of each instance as they lie on disk, without a copy."""
+        starts = self._gather(indices, lambda rows, places: rows.offsets[places]).tolist()
+        ends = self._gather(indices, lambda rows, places: rows.offsets[places + 1]).tolist()
+        if len(self._shards) == 1:
+            ids = self._shards[0].ids
+            return [ids[start:end] for start, end in zip(starts, ends, strict=True)]
+        shards = (np.searchsorted(self._firsts, indices, side="right") - 1).tolist()
+        places = zip(shards, starts, ends, strict=True)
+        return [self._shards[shard].ids[start:end] for shard, start, end in places]
+
+    def second_starts(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return int64 ``(indices,)``: the place of the second segment of each."""
+        return self._gather(indices, lambda rows, places: rows.second_starts[places])
+
+    def labels(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return int64 ``(indices,)``: 0 next / in order, 1 random / swapped, -1 no pair."""
+        return self._gather(indices, lambda rows, places: rows.labels[places])
+
+    def lengths(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return int64 ``(indices,)``: pieces of each, special tokens counted."""
+        return self._gather(indices, lambda rows, places: rows.offsets[places + 1] - rows.offsets[places])
+
+    def _gather(self, indices: NDArray[np.int64], read: Any) -> NDArray[np.int64]:
+        if len(self._shards) == 1:
+            return np.asarray(read(self._shards[0], indices), dtype=np.int64)
+        result = np.empty(len(indices), dtype=np.int64)
+        shards = np.searchsorted(self._firsts, indices, side="right") - 1
+        for shard in np.unique(shards).tolist():
+            here = shards == shard
+            result[here] = read(self._shards[shard], indices[here] - self._firsts[shard])
+        return result
+
+
+def _check_file(path: Path, size: int, digest: str | None) -> None:
+    if not path.is_file():
+        raise InputError(f"{path}: missing, though the manifest names it; prepare the data again")
+    if path.stat().st_size != size:
+        raise InputError(
+            f"{path}: {path.stat().st_size} bytes, the manifest says {size}; the file is cut short or "
+            "foreign: prepare the data again"
+        )
+    if digest is not None and sha256_of(path) != digest:
+        raise InputError(f"{path}: its SHA-256 is not the manifest's; prepare the data again")
+
+
+def _open_shard(directory: Path, shard: dict[str, Any]) -> Rows:
+    """Map the arrays of a shard and compare their shapes with the manifest."""
+    instances, pieces = shard["instances"], shard["pieces"]
+    expected = {
+        "ids": (pieces, ("uint16", "int32")),
+        "offsets": (instances + 1, ("int64",)),
+        "second_starts": (instances, ("int32",)),
+        "labels": (instances, ("int8",)),
+    }
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, (length, dtypes) in expected.items():
+        path = directory / shard["files"][name]["file"]
+        try:
+            array = np.load(path, mmap_mode="r" if length else None, allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise InputError(f"{path}: no .npy array ({error}); prepare the data again") from error
+        if array.shape != (length,) or array.dtype.name not in dtypes:
+            raise InputError(
+                f"{path}: {array.dtype.name} {array.shape}, the manifest says {'/'.join(dtypes)} "
+                f"({length},); prepare the data again"
+            )
+        arrays[name] = np.asarray(array).view(np.ndarray)  # slices of a memmap object are slow
+    return Rows(arrays["ids"], arrays["offsets"], arrays["second_starts"], arrays["labels"])
