@@ -1,0 +1,118 @@
+"""Metrics over whole evaluation sets, never averages of batches.
+
+Every metric takes the gold values and the predictions of all rows: label numbers (int64 ``(rows,)``) for
+classification, values (float64 ``(rows,)``) for regression. Where a metric is undefined (a correlation with a
+constant) it is 0.0, as scikit-learn and the GLUE scripts do for Matthews; the recipes name such runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[Any]
+
+
+def accuracy(gold: Values, predicted: Values) -> float:
+    """Return the share of rows whose label is right."""
+    return float(np.mean(gold == predicted))
+
+
+def f1(gold: Values, predicted: Values) -> float:
+    """Return the F1 of label number 1, the positive class of MRPC and QQP."""
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(gold, predicted, pos_label=1, average="binary", zero_division=0.0))
+
+
+def macro_f1(gold: Values, predicted: Values) -> float:
+    """Return the mean over the labels that occur of each label's F1."""
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(gold, predicted, average="macro", zero_division=0.0))
+
+
+def matthews(gold: Values, predicted: Values) -> float:
+    """Return Matthews' correlation (CoLA); 0 when all predictions or all labels are the same."""
+    from sklearn.metrics import matthews_corrcoef
+
+    if is_constant(gold) or is_constant(predicted):
+        return 0.0
+    return float(matthews_corrcoef(gold, predicted))
+
+
+def pearson(gold: Values, predicted: Values) -> float:
+    """Return Pearson's correlation; 0 when it is undefined."""
+    from scipy.stats import pearsonr
+
+    return 0.0 if is_constant(gold) or is_constant(predicted) else float(pearsonr(gold, predicted)[0])
+
+
+def spearman(gold: Values, predicted: Values) -> float:
+    """Return Spearman's rank correlation, ties averaged; 0 when it is undefined."""
+    from scipy.stats import spearmanr
+
+    return 0.0 if is_constant(gold) or is_constant(predicted) else float(spearmanr(gold, predicted)[0])
+
+
+def rmse(gold: Values, predicted: Values) -> float:
+    """Return the root of the mean squared error, in the unit of the labels."""
+    return math.sqrt(float(np.mean((gold - predicted) ** 2)))
+
+
+Metric = Callable[[Values, Values], float]
+
+METRICS: Mapping[str, Metric] = {
+    "accuracy": accuracy,
+    "f1": f1,
+    "macro_f1": macro_f1,
+    "matthews": matthews,
+    "pearson": pearson,
+    "spearman": spearman,
+    "rmse": rmse,
+}
+
+
+def is_constant(values: Values) -> bool:
+    """Say whether all rows hold the same value, up to float32's rounding."""
+    spread = float(np.max(values) - np.min(values))
+    return spread <= 1e-6 * max(1.0, float(np.max(np.abs(values))))
+
+
+def compute(names: Sequence[str], gold: Values, predicted: Values) -> dict[str, float]:
+    """Return the named metrics over all rows, in the order of the names."""
+    assert len(gold) == len(predicted) > 0, "a metric needs one prediction for every row"
+    return {name: METRICS[name](gold, predicted) for name in names}
+
+
+def classification_loss(logits: Values, gold: Values) -> float:
+    """Return the mean cross entropy over all rows, in nats.
+
+    Args:
+        logits: float ``(rows, labels)``.
+        gold: int64 ``(rows,)``.
+    """
+    scores = logits.astype(np.float64)
+    scores = scores - scores.max(axis=1, keepdims=True)
+    log_sums = np.log(np.exp(scores).sum(axis=1))  # (rows,)
+    return float(np.mean(log_sums - scores[np.arange(len(gold)), gold]))
+
+
+def probabilities_of(logits: Values) -> Values:
+    """Return the softmax of logits ``(rows, labels)`` as float64."""
+    scores = logits.astype(np.float64)
+    scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+    probabilities: Values = scores / scores.sum(axis=1, keepdims=True)
+    return probabilities
+
+
+def mean_and_deviation(runs: Sequence[Mapping[str, float]]) -> tuple[dict[str, float], dict[str, float]]:
+    """Return mean and sample standard deviation (n-1; 0.0 for one run) of each metric over the runs."""
+    names = list(runs[0])
+    columns = {name: np.array([run[name] for run in runs], dtype=np.float64) for name in names}
+    deviations = {name: float(v.std(ddof=1)) if len(runs) > 1 else 0.0 for name, v in columns.items()}
+    return {name: float(v.mean()) for name, v in columns.items()}, deviations

@@ -1,0 +1,37 @@
+"""Own data: a file with a header, columns named by flags or found."""
+
+from __future__ import annotations
+
+from bertsmith.errors import InputError
+from bertsmith.tasks.rows import find_columns, rows_of
+from bertsmith.tasks.source import DataSource, RowSet
+from bertsmith.tasks.tables import open_table
+
+
+def read_split(source: DataSource, split: str) -> RowSet | None:
+    """Read the train rows (``source.data``) or the dev rows (``source.dev``; ``None`` without one).
+
+    Raises:
+        InputError: a file or column is missing, a row is broken or lacks a value, or there is no row.
+    """
+    path = source.data if split == "train" else source.dev
+    return None if path is None else read_file(source, path)
+
+
+def read_file(source: DataSource, path: str) -> RowSet:
+    """Read the labelled rows of one file.
+
+    Raises:
+        InputError: a file or column is missing, a row is broken or lacks a value, or there is no row.
+    """
+    table = open_table(path)
+    columns = find_columns(table, source.stored, source.named, source.pair)
+    if columns.label is None:
+        known = ", ".join(table.columns)
+        raise InputError(
+            f"{path}: no column is known to be the label; name it with --label; columns: {known}"
+        )
+    rows, counts = rows_of(table, columns, source.missing)
+    if not rows:
+        raise InputError(f"{path}: no row with a text and a label")
+    return RowSet(rows, path, columns, counts=counts)

@@ -1,0 +1,214 @@
+"""Rows of text as batches of pieces: truncation, order, lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bertsmith.data.batch import tokens_of
+from bertsmith.errors import InputError
+from bertsmith.layout import Tokens
+from bertsmith.randomness import generator
+from bertsmith.text.tokenizer import Tokenizer
+
+TRUNCATIONS = ("tail", "head", "error")
+_SHORTEST_SEQ_LEN = 8
+
+Texts = tuple[str, "str | None"]
+
+
+@dataclass(frozen=True)
+class EncodedRow:
+    """[CLS] A [SEP], or [CLS] A [SEP] B [SEP].
+
+    Attributes:
+        ids: int64 ``(n,)``.
+        second_start: place of the second text's first piece; ``n`` when there is none.
+        truncated: pieces were cut off.
+    """
+
+    ids: NDArray[np.int64]
+    second_start: int
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class RowBatch:
+    """Rows for one forward pass.
+
+    Attributes:
+        tokens: the unpadded rows.
+        labels: int64 ``(batch,)`` label numbers, or float32 ``(batch,)`` values.
+        rows: int64 ``(batch,)``, which rows of the split these are.
+    """
+
+    tokens: Tokens
+    labels: torch.Tensor
+    rows: NDArray[np.int64]
+
+    def to(self, device: torch.device | str) -> RowBatch:
+        """Return the same batch on another device."""
+        return replace(self, tokens=self.tokens.to(device), labels=self.labels.to(device, non_blocking=True))
+
+
+def check_seq_len(seq_len: int, max_positions: int, truncation: str) -> None:
+    """Refuse lengths the model has no positions for.
+
+    Raises:
+        InputError: the length or the policy is out of range.
+    """
+    if not _SHORTEST_SEQ_LEN <= seq_len <= max_positions:
+        raise InputError(
+            f"seq-len is {seq_len}; it has to be at least {_SHORTEST_SEQ_LEN} and "
+            f"at most the model's {max_positions} positions"
+        )
+    if truncation not in TRUNCATIONS:
+        raise InputError(f"truncation is {truncation!r}; take one of {', '.join(TRUNCATIONS)}")
+
+
+def encode_rows(
+    texts: Sequence[Texts],
+    tokenizer: Tokenizer,
+    seq_len: int,
+    truncation: str = "tail",
+    where: Callable[[int], str] = "text number {}".format,
+) -> list[EncodedRow]:
+    """Encode single texts and pairs; a text without any piece still gives [CLS] [SEP].
+
+    Too long a pair loses one piece at a time from the longer text, from the second if both are equally long.
+
+    Args:
+        texts: (text, second text or ``None``) of each row.
+        tokenizer: of the model.
+        seq_len: pieces of the longest row, special tokens counted.
+        truncation: "tail" cuts ends, "head" beginnings, "error" refuses.
+        where: says where a row stands, for messages; takes the row's number from 0.
+
+    Raises:
+        InputError: a row is too long under "error"; where it stands is named.
+
+    Source: run_classifier.py, convert_single_example and _truncate_seq_pair.
+    """
+    firsts = tokenizer.encode_batch([first for first, _ in texts])
+    seconds = iter(tokenizer.encode_batch([second for _, second in texts if second is not None]))
+    encoded = []
+    for index, (first, (_, second_text)) in enumerate(zip(firsts, texts, strict=True)):
+        second = None if second_text is None else next(seconds)
+        row = _assemble(first, second, tokenizer, seq_len, keep_tail=truncation == "head")
+        if row.truncated and truncation == "error":
+            pieces = len(first) + 2 + (len(second) + 1 if second is not None else 0)
+            raise InputError(
+                f"{where(index)} has {pieces} pieces, more than seq-len {seq_len}; raise --seq-len or choose "
+                "--truncation tail or head"
+            )
+        encoded.append(row)
+    return encoded
+
+
+def _assemble(
+    first: list[int], second: list[int] | None, tokenizer: Tokenizer, seq_len: int, keep_tail: bool
+) -> EncodedRow:
+    space = seq_len - (2 if second is None else 3)
+    keep_first, keep_second = longest_first(len(first), len(second or ()), space)
+    truncated = keep_first < len(first) or keep_second < len(second or ())
+    head = [tokenizer.cls_id, *_cut(first, keep_first, keep_tail), tokenizer.sep_id]
+    tail = [] if second is None else [*_cut(second, keep_second, keep_tail), tokenizer.sep_id]
+    return EncodedRow(np.array(head + tail, dtype=np.int64), len(head), truncated)
+
+
+def _cut(ids: list[int], keep: int, keep_tail: bool) -> list[int]:
+    return ids[len(ids) - keep :] if keep_tail else ids[:keep]
+
+
+def longest_first(first: int, second: int, space: int) -> tuple[int, int]:
+    """Return how many pieces of both texts stay when the longer one gives way, the second if equal."""
+    over = max(0, first + second - space)
+    from_longer = min(over, abs(first - second))
+    if first > second:
+        first -= from_longer
+    else:
+        second -= from_longer
+    rest = over - from_longer  # both are equally long now and lose in turn, the second text first
+    return first - rest // 2, second - (rest + 1) // 2
+
+
+def count_truncated(rows: Sequence[EncodedRow]) -> int:
+    """Return how many rows lost pieces."""
+    return sum(row.truncated for row in rows)
+
+
+def batch_of(
+    rows: Sequence[EncodedRow], indices: Sequence[int], labels: NDArray[Any] | None = None
+) -> RowBatch:
+    """Return rows as one batch, sorted by length so that equal lengths are neighbours.
+
+    Args:
+        rows: all rows of the split.
+        indices: which of them.
+        labels: label numbers or values of all rows; ``None``: zeros (prediction).
+    """
+    order = np.array(sorted(indices, key=lambda index: (len(rows[index].ids), index)), dtype=np.int64)
+    chosen = [rows[index] for index in order]
+    tokens = tokens_of([row.ids for row in chosen], [row.second_start for row in chosen])
+    values = np.zeros(len(order), dtype=np.int64) if labels is None else labels[order]
+    tensor = torch.from_numpy(values)
+    return RowBatch(tokens, tensor if values.dtype == np.int64 else tensor.float(), order)
+
+
+@lru_cache(maxsize=2)
+def _permutation(seed: int, epoch: int, size: int) -> NDArray[np.int64]:
+    return generator(seed, "order", epoch).permutation(size)
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """The batches of a training run as a pure function of the step.
+
+    Each epoch is a permutation drawn from (seed, epoch); the last batch of an epoch may be short.
+    """
+
+    rows: Sequence[EncodedRow]
+    labels: NDArray[Any]
+    batch_size: int
+    seed: int
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches of one epoch."""
+        return -(-len(self.rows) // self.batch_size)
+
+    def indices(self, step: int) -> NDArray[np.int64]:
+        """Return the rows of a step, counted from 0, in the order drawn."""
+        epoch, batch = divmod(step, self.steps_per_epoch)
+        order = _permutation(self.seed, epoch, len(self.rows))
+        return order[batch * self.batch_size : (batch + 1) * self.batch_size]
+
+    def batch(self, step: int) -> list[RowBatch]:
+        """Return the micro-batches of a step: always one."""
+        return [batch_of(self.rows, list(self.indices(step)), self.labels)]
+
+
+def token_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Yield every row once, in batches of similar length and at most ``batch_tokens`` pieces (or one row).
+
+    Raises:
+        InputError: ``batch_tokens`` is below 1.
+    """
+    if batch_tokens < 1:
+        raise InputError(f"batch-tokens is {batch_tokens}; it has to be at least 1")
+    batch: list[int] = []
+    total = 0
+    for index in sorted(range(len(lengths)), key=lambda row: (lengths[row], row)):
+        if batch and total + lengths[index] > batch_tokens:
+            yield batch
+            batch, total = [], 0
+        batch.append(index)
+        total += lengths[index]
+    if batch:
+        yield batch

@@ -1,0 +1,106 @@
+"""The files of GLUE tasks as they were published: names, columns, headers.
+
+Source: the GLUE download layout; run_classifier.py, the ``_create_examples`` of each processor.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertsmith.errors import InputError
+from bertsmith.tasks import custom
+from bertsmith.tasks.rows import Columns, rows_of
+from bertsmith.tasks.source import DataSource, RowSet
+from bertsmith.tasks.tables import open_table
+
+SPLITS = ("train", "dev", "test")
+_ENDINGS = (".tsv", ".tsv.gz", ".part.tsv", ".part.tsv.gz")
+
+
+@dataclass(frozen=True)
+class GlueFiles:
+    """How one task lies on disk.
+
+    Attributes:
+        directory: the name of the task's directory.
+        labelled: columns of the train and dev files.
+        unlabelled: columns of the test file.
+        names: names of the columns of train and dev when they have no header line.
+    """
+
+    directory: str
+    labelled: Columns
+    unlabelled: Columns
+    names: tuple[str, ...] | None = None
+
+
+GLUE: Mapping[str, GlueFiles] = {
+    "cola": GlueFiles(
+        "CoLA",
+        Columns("sentence", None, "label"),
+        Columns("sentence"),
+        names=("source", "label", "mark", "sentence"),
+    ),
+    "sst2": GlueFiles("SST-2", Columns("sentence", None, "label"), Columns("sentence")),
+    "mrpc": GlueFiles(
+        "MRPC", Columns("#1 String", "#2 String", "Quality"), Columns("#1 String", "#2 String")
+    ),
+    "stsb": GlueFiles("STS-B", Columns("sentence1", "sentence2", "score"), Columns("sentence1", "sentence2")),
+    "rte": GlueFiles("RTE", Columns("sentence1", "sentence2", "label"), Columns("sentence1", "sentence2")),
+}
+
+
+def read_split(files: GlueFiles, source: DataSource, split: str) -> RowSet | None:
+    """Read one split of a GLUE directory; a file instead of a directory is read as own data.
+
+    Returns:
+        The rows; ``None`` when the directory has no file of that split. Test rows have no label.
+
+    Raises:
+        InputError: the directory is not the task's, a flag names columns (the layout fixes them), or a row is
+            broken.
+    """
+    if not Path(source.data).is_dir():
+        return custom.read_split(_with_task_columns(files, source), split)
+    if split not in SPLITS:
+        raise InputError(f"split {split!r} is unknown; take one of {', '.join(SPLITS)}")
+    for flag, value in {**source.named, "dev": source.dev}.items():
+        if value is not None:
+            raise InputError(
+                f"--{flag.replace('_', '-')} {value} would be ignored: {source.data} is a GLUE directory, "
+                "its files and columns are fixed; leave the flag out, or name a file"
+            )
+    directory = _directory(files, Path(source.data))
+    path = _find(directory, split)
+    if path is None:
+        return None
+    columns = files.unlabelled if split == "test" else files.labelled
+    table = open_table(str(path), None if split == "test" else files.names)
+    for column in (columns.text, columns.second_text, columns.label):
+        if column is not None and column not in table.columns:
+            raise InputError(
+                f"{path}: no column {column!r}, is this {files.directory}? "
+                f"columns: {', '.join(table.columns)}"
+            )
+    rows, counts = rows_of(table, columns, source.missing)
+    return RowSet(rows, str(path), columns, ".part." in path.name, counts)
+
+
+def _with_task_columns(files: GlueFiles, source: DataSource) -> DataSource:
+    return source if source.stored else dataclasses.replace(source, stored=files.labelled)
+
+
+def _directory(files: GlueFiles, path: Path) -> Path:
+    """Return the task's directory: the path itself, or inside the directory of all tasks."""
+    for candidate in (path, path / files.directory):
+        if any(_find(candidate, split) for split in SPLITS):
+            return candidate
+    raise InputError(f"{path}: no train.tsv, dev.tsv or test.tsv (or .tsv.gz) of {files.directory} in it")
+
+
+def _find(directory: Path, split: str) -> Path | None:
+    candidates = (directory / (split + ending) for ending in _ENDINGS)
+    return next((path for path in candidates if path.is_file()), None)

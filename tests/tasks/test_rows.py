@@ -1,0 +1,217 @@
+"""Readers: no row vanishes, none is joined to another, line numbers are right."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertsmith.errors import InputError
+from bertsmith.tasks import custom
+from bertsmith.tasks.rows import Columns, find_columns, rows_of
+from bertsmith.tasks.source import DataSource
+from bertsmith.tasks.tables import open_table
+
+ANY = {"text": None, "second_text": None, "label": None}
+
+
+def read(path: Path, missing: str = "error", **named: str) -> list[tuple[str, str | None, str | None, int]]:
+    table = open_table(str(path))
+    columns = find_columns(table, None, {**ANY, **named}, None)
+    return [(*row.texts, row.label, row.line) for row in rows_of(table, columns, missing)[0]]
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    data = content.encode() if isinstance(content, str) else content
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+@pytest.mark.parametrize("name", ["rows.tsv", "rows.tsv.gz"])
+def test_c027_quotes_in_tsv_are_plain_characters(tmp_path: Path, name: str) -> None:
+    path = write(
+        tmp_path / name, 'sentence\tlabel\n"only an opening quote\t1\nplain row\t0\nends " inside\t1\n'
+    )
+    assert read(path) == [
+        ('"only an opening quote', None, "1", 2),
+        ("plain row", None, "0", 3),
+        ('ends " inside', None, "1", 4),
+    ]
+
+
+@pytest.mark.parametrize("row, fields", [("too\tmany\t1", 3), ("too few", 1)])
+def test_c027_a_row_with_a_wrong_number_of_tabs_is_named(tmp_path: Path, row: str, fields: int) -> None:
+    path = write(tmp_path / "rows.tsv", f"sentence\tlabel\nfine\t1\n{row}\nfine\t0\n")
+    with pytest.raises(
+        InputError, match=rf"rows\.tsv, line 3: {fields} fields, expected 2 \(sentence, label\)"
+    ):
+        read(path)
+
+
+def test_a_row_of_csv_with_a_wrong_number_of_fields_is_named_by_its_first_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.csv", 'text,label\n"two\nlines",a\n"three\n\nlines",b,c\n')
+    with pytest.raises(InputError, match=r"rows\.csv, line 4: 3 fields, expected 2"):
+        read(path)
+
+
+def test_c029_words_for_nothing_are_text_in_csv(tmp_path: Path) -> None:
+    path = write(tmp_path / "r.csv", "text,label\nNA,neg\nnull,pos\nNone,neg\nnan,pos\n,neg\nok,None\n")
+    with pytest.raises(InputError, match=r"1 rows lack a value: line 6 \(text\)"):
+        read(path)
+    assert read(path, "skip") == [
+        ("NA", None, "neg", 2),
+        ("null", None, "pos", 3),
+        ("None", None, "neg", 4),
+        ("nan", None, "pos", 5),
+        ("ok", None, "None", 7),
+    ]
+
+
+def test_c029_json_null_is_missing_and_the_word_is_not(tmp_path: Path) -> None:
+    objects = [("NA", "neg"), ("null", "pos"), ("None", "neg"), ("nan", "pos"), (None, "neg"), ("ok", "None")]
+    lines = [json.dumps({"text": text, "label": label}) for text, label in objects]
+    path = write(tmp_path / "r.jsonl", "\n".join(lines) + "\n")
+    with pytest.raises(InputError, match=r"1 rows lack a value: line 5 \(text\)"):
+        read(path)
+    table = open_table(str(path))
+    rows, counts = rows_of(table, Columns("text", None, "label"), "skip")
+    assert [row.texts[0] for row in rows] == ["NA", "null", "None", "nan", "ok"]
+    assert counts == {"rows": 5, "missing_rows": 1, "blank_lines": 0}
+
+
+def test_c029_several_missing_values_are_all_counted_and_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "r.tsv", "text\tlabel\n\t\na\t\n\tb\n" + "\tc\n" * 6)
+    with pytest.raises(InputError, match=r"9 rows lack a value: line 2 \(text and label\), line 3 \(label\)"):
+        read(path)
+
+
+@pytest.mark.parametrize("name", ["w.csv", "w.csv.gz", "w.tsv", "w.jsonl", "w.jsonl.gz"])
+def test_c009_bom_and_crlf(tmp_path: Path, name: str) -> None:
+    separator = "\t" if ".tsv" in name else ","
+    content = f"text{separator}label\r\nhello{separator}pos\r\nyes{separator}neg\r\n"
+    if ".jsonl" in name:
+        content = '{"text": "hello", "label": "pos"}\r\n{"text": "yes", "label": "neg"}\r\n'
+    path = write(tmp_path / name, b"\xef\xbb\xbf" + content.encode())
+    assert [row[:3] for row in read(path)] == [("hello", None, "pos"), ("yes", None, "neg")]
+
+
+@given(st.lists(st.tuples(st.text(min_size=1).filter(str.strip), st.sampled_from(["a", 'b"', "c,d"]))))
+def test_every_row_that_the_csv_module_writes_comes_back(rows: list[tuple[str, str]]) -> None:
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, quoting=csv.QUOTE_ALL)
+    writer.writerows([("text", "label"), *rows])
+    try:
+        content = buffer.getvalue().encode()
+    except UnicodeEncodeError:  # a lone surrogate is no text that a file can hold
+        return
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as directory:
+        path = write(Path(directory) / "rows.csv", content)
+        assert [(row[0], row[2]) for row in read(path)] == rows
+
+
+def test_line_separators_of_unicode_do_not_end_a_row(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.tsv", "text\tlabel\na\u2028b\x85c\x0bd\t1\n")
+    assert read(path) == [("a\u2028b\x85c\x0bd", None, "1", 2)]
+
+
+def test_an_unclosed_quote_does_not_swallow_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.csv", 'text,label\nfine,a\n"open,b\nmore,a\n')
+    with pytest.raises(InputError, match=r"rows\.csv, line 3: broken CSV"):
+        read(path)
+
+
+def test_a_text_longer_than_the_csv_modules_limit_is_read(tmp_path: Path) -> None:
+    text = "word " * 50_000
+    assert read(write(tmp_path / "rows.csv", f"text,label\n{text},a\n")) == [(text, None, "a", 2)]
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("a.csv", b"", "empty"),
+        ("a.jsonl", b"\n\n", "empty"),
+        ("a.csv", b"text,text\nx,y\n", "column 'text' occurs twice"),
+        ("a.tsv", b"text\tlabel\nfine\ta\nbad \xff\tb\n", "line 3: not UTF-8"),
+        ("a.jsonl", b'{"text": "a", "label": "b"}\n{"text": \n', "line 2: no JSON"),
+        ("a.jsonl", b'{"text": "a", "label": "b"}\n[1]\n', "line 2: a JSON list"),
+        ("a.jsonl", b'{"text": 7, "label": "b"}\n', "line 1: 'text' is 7, a text has to be a string"),
+        ("a.jsonl", b'{"text": "a", "label": ["b"]}\n', "line 1: 'label' is a list"),
+        ("a.csv", b"title,label\na,b\n", "no column is known to be the text.*columns: title, label"),
+        ("a.csv", b"text,sentence,label\na,b,c\n", "several columns could be the text"),
+        ("a.xlsx", b"", r"the name has to end in \.csv, \.tsv or \.jsonl"),
+    ],
+)
+def test_broken_files_are_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read(write(tmp_path / name, content))
+
+
+def test_a_cut_gzip_file_is_named(tmp_path: Path) -> None:
+    whole = gzip.compress(b"text\tlabel\n" + b"".join(b"row %d\t1\n" % n for n in range(5000)))
+    (tmp_path / "cut.tsv.gz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=r"cut\.tsv\.gz: damaged or cut gzip file after line \d+"):
+        read(tmp_path / "cut.tsv.gz")
+
+
+def test_a_missing_file_or_label_column_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        open_table(str(tmp_path / "none.csv"))
+    path = write(tmp_path / "rows.csv", "text,stars\na,5\n")
+    with pytest.raises(InputError, match="name it with --label; columns: text, stars"):
+        custom.read_file(DataSource(str(path)), str(path))
+    with pytest.raises(InputError, match=r"no column 'star' \(--label\); did you mean 'stars'"):
+        custom.read_file(DataSource(str(path), label="star"), str(path))
+
+
+def test_blank_lines_are_counted_and_in_one_column_they_are_rows(tmp_path: Path) -> None:
+    two = open_table(str(write(tmp_path / "two.tsv", "text\tlabel\na\t1\n\nb\t0\n\n")))
+    rows, counts = rows_of(two, Columns("text", None, "label"), "error")
+    assert [row.line for row in rows] == [2, 4]
+    assert counts["blank_lines"] == 2
+    for name in ("one.tsv", "one.csv"):
+        one = open_table(str(write(tmp_path / name, "text\na\n\nb\n")))
+        rows, _ = rows_of(one, Columns("text"), "keep")
+        assert [(row.texts[0], row.missing) for row in rows] == [("a", ()), ("", ("text",)), ("b", ())]
+
+
+@pytest.mark.parametrize(
+    "header, columns",
+    [
+        ("sentence1\tsentence2\tscore", Columns("sentence1", "sentence2", "score")),
+        ("Quality\t#1 String\t#2 String", Columns("#1 String", "#2 String", "Quality")),
+        ("Text\tLabel", Columns("Text", None, "Label")),
+        ("premise\thypothesis", Columns("premise", "hypothesis", None)),
+    ],
+)
+def test_columns_are_found_by_the_header(tmp_path: Path, header: str, columns: Columns) -> None:
+    table = open_table(str(write(tmp_path / "rows.tsv", header + "\n")))
+    assert find_columns(table, None, ANY, None) == columns
+
+
+def test_stored_columns_win_over_found_ones_and_fix_whether_rows_are_pairs(tmp_path: Path) -> None:
+    content = "sentence1,sentence2,body,label,verdict\na,b,c,d,e\n"
+    path = str(write(tmp_path / "rows.csv", content))
+    single = DataSource(path, stored=Columns("body", None, "verdict"))
+    assert custom.read_file(single, path).columns == Columns("body", None, "verdict")
+    pair = DataSource(path, stored=Columns("gone", "lost", "verdict"))
+    assert custom.read_file(pair, path).columns == Columns("sentence1", "sentence2", "verdict")
+    with pytest.raises(InputError, match="the model takes pairs"):
+        custom.read_file(DataSource(path, text="body", stored=Columns("x", "y", "verdict")), path)
+
+
+def test_numbers_and_truth_values_of_json_are_labels_by_their_spelling(tmp_path: Path) -> None:
+    path = write(tmp_path / "r.jsonl", '{"text":"a","label":1}\n{"text":"b","label":true}\n')
+    assert [row[2] for row in read(path)] == ["1", "true"]
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    with pytest.raises(InputError, match="missing is 'drop'"):
+        DataSource("rows.csv", missing="drop")
