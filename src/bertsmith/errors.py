@@ -1,4 +1,4 @@
-"""Errors that are the user's to mend."""
+"""Errors that are shown as one line."""
 
 
 class InputError(ValueError):
@@ -6,3 +6,7 @@ class InputError(ValueError):
 
     The message names what is wrong, where, what was expected and what to do, on one line.
     """
+
+
+class RunError(RuntimeError):
+    """A run that cannot go on, such as one whose loss is NaN: shown as one line, exit code 1."""

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from bertsmith.errors import RunError
 from bertsmith.layout import Tokens
 from bertsmith.randomness import seed_of
 from bertsmith.training.schedule import Budget, linear_rate
@@ -89,7 +90,7 @@ class Step:
         return sum(self.losses.values())
 
 
-class NonFiniteLoss(ArithmeticError):
+class NonFiniteLoss(RunError):
     """A loss or the gradient norm is NaN or infinite; the weights are those of the step before.
 
     Attributes:

@@ -1,0 +1,167 @@
+"""What is minimised: sums over targets; the loop divides once, by the global count."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from bertsmith.data.batch import IGNORED, PretrainingBatch
+from bertsmith.layout import Tokens
+
+# Scores that are handled at once: they should stay in the processor's cache.
+_BLOCK_SCORES = {"cpu": 1 << 18, "cuda": 1 << 27}
+
+
+class _LargeCrossEntropy(torch.autograd.Function):
+    """Summed cross-entropy over many classes, in one pass of blocks.
+
+    The gradient is made in the forward pass, while a block of probabilities is in the cache, in the scores'
+    own precision; all sums are float32. Over a vocabulary of 30,522 in bfloat16 it takes a sixth of the time
+    of ``cross_entropy`` on float32 scores with its backward and an ``argmax``.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        rows = max(1, _BLOCK_SCORES.get(scores.device.type, 1 << 27) // scores.shape[1])
+        best = scores.amax(dim=-1).float()  # (picks,)
+        chosen = scores.gather(1, labels[:, None]).squeeze(1).float()  # (picks,)
+        best_probability = torch.empty_like(best)
+        gradient = torch.empty_like(scores) if ctx.needs_input_grad[0] else None
+        for start in range(0, scores.shape[0], rows):
+            block = torch.softmax(scores[start : start + rows], dim=-1, dtype=torch.float32)
+            best_probability[start : start + rows] = block.amax(dim=-1)
+            if gradient is not None:
+                gradient[start : start + rows] = block
+        if gradient is not None:
+            gradient[torch.arange(len(labels), device=labels.device), labels] -= 1.0
+            ctx.save_for_backward(gradient)
+        correct = (chosen >= best).sum()
+        ctx.mark_non_differentiable(correct)
+        # The best class's probability is 1 / sum(exp(score - best)), so its logarithm is the normaliser.
+        return (best - best_probability.log() - chosen).sum(), correct
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, outer: Tensor, _: Tensor) -> tuple[Tensor, None]:
+        (gradient,) = ctx.saved_tensors
+        # In place: a second pass through the same graph is refused by autograd's version check.
+        return gradient.mul_(outer), None
+
+
+def masked_word_sums(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the summed cross-entropy of the masked language model and how many words were right.
+
+    Args:
+        scores: float ``(picks, vocab)``, of any precision; sums are made in float32.
+        labels: int64 ``(picks,)``.
+
+    Returns:
+        Float32 scalar with gradient; int64 scalar. A pick counts as right when no word scores higher than its
+        label.
+
+    Source: run_pretraining.py, get_masked_lm_output (there divided by the replica's own count).
+    """
+    loss, correct = _LargeCrossEntropy.apply(scores, labels)  # type: ignore[no-untyped-call]
+    return loss, correct
+
+
+def class_sums(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the summed cross-entropy over a few classes and how many rows were right.
+
+    Args:
+        scores: float ``(batch, classes)``.
+        labels: int64 ``(batch,)``; IGNORED rows count in neither.
+
+    Source: run_pretraining.py, get_next_sentence_output; run_classifier.py, create_model.
+    """
+    loss = functional.cross_entropy(scores.float(), labels, ignore_index=IGNORED, reduction="sum")
+    return loss, (scores.argmax(dim=-1) == labels).sum()
+
+
+def squared_error_sum(scores: Tensor, labels: Tensor) -> Tensor:
+    """Return the summed squared error.
+
+    Args:
+        scores: float ``(batch, 1)``.
+        labels: float32 ``(batch,)``.
+    """
+    return functional.mse_loss(scores.squeeze(1).float(), labels, reduction="sum")
+
+
+class PretrainingObjective:
+    """Masked words and next sentences; the second is left out where the data has no pairs."""
+
+    def counts(self, batch: PretrainingBatch) -> dict[str, int]:
+        """Return the number of masked words and of pairs."""
+        picks = batch.picks.shape[0]
+        pairs = int((batch.nsp_labels != IGNORED).sum())
+        return {"mlm_loss": picks, "nsp_loss": pairs, "mlm_accuracy": picks, "nsp_accuracy": pairs}
+
+    def sums(self, model: nn.Module, batch: PretrainingBatch) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return both losses and both numbers of right answers, summed."""
+        mlm_scores, nsp_scores = model(batch.tokens, batch.picks)
+        mlm_loss, mlm_correct = masked_word_sums(mlm_scores, batch.pick_labels)
+        nsp_loss, nsp_correct = class_sums(nsp_scores, batch.nsp_labels)
+        return (
+            {"mlm_loss": mlm_loss, "nsp_loss": nsp_loss},
+            {"mlm_accuracy": mlm_correct, "nsp_accuracy": nsp_correct},
+        )
+
+
+class LabelledBatch(Protocol):
+    """Rows with a label each."""
+
+    @property
+    def tokens(self) -> Tokens:
+        """The inputs."""
+        ...
+
+    @property
+    def labels(self) -> Tensor:
+        """Classes, int64 ``(batch,)``, or numbers, float32 ``(batch,)``."""
+        ...
+
+
+class ClassificationObjective:
+    """Cross-entropy over the classes of a row."""
+
+    def counts(self, batch: LabelledBatch) -> dict[str, int]:
+        """Return the number of rows."""
+        rows = batch.tokens.layout.batch
+        return {"loss": rows, "accuracy": rows}
+
+    def sums(self, model: nn.Module, batch: LabelledBatch) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the summed loss and the number of right rows."""
+        loss, correct = class_sums(model(batch.tokens), batch.labels)
+        return {"loss": loss}, {"accuracy": correct}
+
+
+class RegressionObjective:
+    """Squared error of a row's number."""
+
+    def counts(self, batch: LabelledBatch) -> dict[str, int]:
+        """Return the number of rows."""
+        return {"loss": batch.tokens.layout.batch}
+
+    def sums(self, model: nn.Module, batch: LabelledBatch) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the summed squared error."""
+        return {"loss": squared_error_sum(model(batch.tokens), batch.labels)}, {}
+
+
+def unigram_entropy(train_counts: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
+    """Return the cross-entropy, in nats, of words guessed by their frequency alone (add-one smoothing).
+
+    A masked language model that has learned nothing but frequencies has this loss; it is the plateau that a
+    run has to leave.
+
+    Args:
+        train_counts: ``(vocab,)``, how often each piece occurs in training.
+        labels: ``(picks,)``, the words to guess.
+    """
+    probabilities = (train_counts + 1) / (train_counts.sum() + len(train_counts))
+    return float(-np.log(probabilities[labels]).mean())
