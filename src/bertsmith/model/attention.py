@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import groupby
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bertsmith.layout import Layout
+from bertsmith.model.batched_attention import batched_attention
 from bertsmith.model.config import BertConfig
 
 
@@ -26,12 +26,18 @@ def attention(qkv: Tensor, layout: Layout, num_heads: int, dropout_probability: 
         The attended values, dtype of ``qkv``, ``(places, hidden)``. Those at padding are finite and mean
         nothing.
     """
+    on_cpu = qkv.device.type == "cpu"
+    if on_cpu and (qkv.dtype == torch.bfloat16 or dropout_probability > 0.0):
+        return batched_attention(qkv, layout, num_heads, dropout_probability)
     if layout.row_tokens is not None:
         return _padded_attention(qkv, layout, num_heads, dropout_probability)
+    if not on_cpu and qkv.dtype in (torch.bfloat16, torch.float16) and dropout_probability == 0.0:
+        return _varlen_attention(qkv, layout, num_heads)
     return _grouped_attention(qkv, layout, num_heads, dropout_probability)
 
 
 def _padded_attention(qkv: Tensor, layout: Layout, num_heads: int, dropout_probability: float) -> Tensor:
+    """Attend in one rectangle, keys at padding masked: the reference that the other kernels are held to."""
     assert layout.row_tokens is not None
     rectangle = qkv.view(layout.batch, layout.row_tokens, -1)  # (batch, seq, 3 * hidden)
     lengths = torch.tensor(layout.lengths, device=qkv.device)
@@ -42,18 +48,14 @@ def _padded_attention(qkv: Tensor, layout: Layout, num_heads: int, dropout_proba
 
 def _grouped_attention(qkv: Tensor, layout: Layout, num_heads: int, dropout_probability: float) -> Tensor:
     """Attend in rectangles of neighbouring rows of equal length."""
-    groups = list(_equal_lengths(layout.lengths))
+    groups = [(len(list(rows)), length) for length, rows in groupby(layout.lengths)]
+    # split, not slices: its backward is one concatenation
     pieces = torch.split(qkv, [rows * length for rows, length in groups])
     attended = [
         _rectangle_attention(piece.view(rows, length, -1), None, num_heads, dropout_probability).flatten(0, 1)
         for piece, (rows, length) in zip(pieces, groups, strict=True)
     ]
     return torch.cat(attended) if len(attended) > 1 else attended[0]
-
-
-def _equal_lengths(lengths: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    for length, rows in groupby(lengths):
-        yield len(list(rows)), length
 
 
 def _rectangle_attention(
@@ -66,6 +68,18 @@ def _rectangle_attention(
         query, key, value, attn_mask=mask, dropout_p=dropout_probability
     )
     return attended.transpose(1, 2).reshape(rows, seq, -1)  # (rows, seq, hidden)
+
+
+def _varlen_attention(qkv: Tensor, layout: Layout, num_heads: int) -> Tensor:
+    """Attend with the flash kernel for rows of different lengths; it knows no dropout."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    query, key, value = qkv.view(layout.places, 3, num_heads, -1).unbind(1)  # (places, heads, head_size)
+    ends = torch.tensor((*layout.starts, layout.places), dtype=torch.int32, device=qkv.device)
+    longest = max(layout.lengths)
+    attended = varlen_attn(query, key, value, ends, ends, longest, longest)
+    assert isinstance(attended, Tensor)
+    return attended.flatten(1)  # (places, hidden)
 
 
 class SelfAttention(nn.Module):

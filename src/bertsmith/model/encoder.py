@@ -40,8 +40,7 @@ class EncoderLayer(nn.Module):
 
     def forward(self, hidden: Tensor, layout: Layout) -> Tensor:
         """Return float ``(places, hidden)``."""
-        attended = self.dropout(self.attention(hidden, layout))
-        hidden = self.attention_norm(hidden + attended)
-        transformed = self.dropout(self.output(self.activation(self.intermediate(hidden))))
-        normalized: Tensor = self.output_norm(hidden + transformed)
+        hidden = self.attention_norm(self.dropout.add(hidden, self.attention(hidden, layout)))
+        transformed = self.output(self.activation(self.intermediate(hidden)))
+        normalized: Tensor = self.output_norm(self.dropout.add(hidden, transformed))
         return normalized
