@@ -17,40 +17,50 @@ _WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ff
 _CLOSING = "\"'”’»)\\]}）」』】》〉＂＇_*"
 _OPENING = "\"'“‘«(\\[{（「『【《〈＂＇_*¿¡—–\\-"
 
-# An end: Western marks need white space (or a wide character) after them, Chinese ones do not.
+# An end: Western marks need white space (or a wide character) after them, Chinese ones do not. The looks
+# behind let a run of marks be tried once only, so that the time stays linear.
 _END = re.compile(
-    rf"(?P<wide>[。！？｡]+[。！？｡!?…]*|[!?]+(?=[{_CLOSING}]*[{_WIDE}“「『《（])|…+(?=[”’」』]))(?P<closed>[{_CLOSING}]*)\s*"
-    rf"|(?P<mark>[.!?…]+)(?P<closing>[{_CLOSING}]*(?:\[\d+\])*)\s+"
+    rf"(?P<wide>[。！？｡]+[。！？｡!?…]*|(?<![!?])[!?]+(?=[{_CLOSING}]*[{_WIDE}“「『《（])"
+    rf"|(?<!…)…+(?=[”’」』]))(?P<closed>[{_CLOSING}]*)\s*"
+    rf"|(?<![.!?…])(?P<mark>[.!?…]+)(?P<closing>[{_CLOSING}]*(?:\[\d+\])*)\s+"
 )
 _FIRST_LETTER = re.compile(rf"[{_OPENING}\s]*(\S?)")
 _NEXT_WORD = re.compile(rf"[{_OPENING}\s]*([^\W\d_]+(?:['’][a-z]+)?)")
 _WORD_BEFORE = re.compile(r"(?:[^\W_]\.)*[^\W_]*\Z")
-_ITEM_NUMBER = re.compile(rf"[{_OPENING}\s]*(?:\d{{1,3}}|[A-Za-z]|[IVXLCivxlc]+)\Z")
+_ITEM_NUMBER = re.compile(rf"[{_OPENING}\s]*(?:\d{{1,3}}|[A-Za-z]|[IVXLCivxlc]+)")
+_SMALL_NUMERAL = re.compile("[ivxlc]+|[a-z]")
+_INITIAL = re.compile(r"[^\W\d_]\.")
 
 # "他喊道" after a closed quotation belongs to the same sentence; "他说：" before a new one does not.
 _WIDE_SPEECH_TAG = re.compile(
     r"[^，。！？：；、“”「」\s]{0,10}?(?:说(?!法|明)|道(?!理|路)|问(?!题)|喊|叫|答(?!案)|嚷|骂)(?![说道着]*[：:])"
 )
-_WIDE_CONTINUATION = re.compile("[、，；：,;:的地得之和与及]")
+_WIDE_CONTINUATION = re.compile("[、，；：,;:。！？的地得之和与及]")
 
-_TITLES = frozenset(
-    "adm brig capt cmdr col cpl dr fr gen gov hon lieut lt maj messrs mgr mlle mme mmes mr mrs ms mt mts pres"
-    " prof rep rev rt sec sen sgt sig sra st ste supt vs viz cf eg ie e.g i.e".split()
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_TITLES = _words(
+    "adm brig capt cmdr col cpl dr fr gen gens gov hon lieut lt maj messrs mgr mlle mme mmes mr mrs ms mt mts"
+    " pres prof profs rep rev rt sec sen sgt sig sra st ste supt vs viz cf eg ie e.g i.e"
 )
 """Abbreviations that something always follows."""
-_BEFORE_NUMBERS = frozenset(
-    "art c ca cap ch chap chaps cl eq eqs fig figs fol lib n no nos op p par pl pp pt sect ser v ver vol vols"
-    " jan feb mar apr jun jul aug sep sept oct nov dec".split()
+_BEFORE_NUMBERS = _words(
+    "al art c ca cap ch chap chaps cl eq eqs ex fig figs fol lib ll n no nos op p par pl pp pt sect ser v ver"
+    " vol vols jan feb mar apr jun jul aug sep sept oct nov dec eph gal cor matt deut thess tim heb"
 )
 """Abbreviations when a number follows; otherwise "no." and the like can be words."""
-_WITHIN_NAMES = frozenset(
+_WITHIN_NAMES = _words(
     "ala ariz ark assn aug ave bart bldg blvd bros calif capt co colo conn corp dec del dept dist ed eds esq"
-    " est etc feb fla ft ga hon ill inc ind jan jr kan ky la ltd mass md mich minn miss mo mon mont nat nov oct"
-    " okla ont pa penn ph.d phil prov rd rom sam sept sq sr tenn tex univ va vt wash wis al approx trans ps"
-    " gal cor matt deut thess tim heb".split()
+    " est etc feb fla ft ga hon ill inc ind jan jr kan ky la ltd mass md mich minn miss mo mon mont nat nov"
+    " oct okla ont pa penn phil prov rd rom sam sept sq sr tenn tex univ va vt wash wis al approx trans ps"
+    " gal cor matt deut thess tim heb"
 )
 """Abbreviations that may also end a sentence: it goes on unless a word follows that begins sentences."""
-_BEGINNERS = frozenset(
+_WITHIN_NAMES_IF_SMALL = _words("etc al approx ed eds")
+_BEGINNERS = _words(
     "a about above according after again all almost along already also although among an and another any"
     " are as at because before besides between both but by can could despite did do does during each either"
     " even every finally first for four from further furthermore had has have he hence her here his how"
@@ -58,8 +68,8 @@ _BEGINNERS = frozenset(
     " more moreover most my near neither never nevertheless no none nor not nothing now of often on once one"
     " only or other others our over perhaps she should similarly since so some soon still such that that's"
     " the their them then there there's therefore these they this those though three through thus to today"
-    " together two under unlike until upon very was we well were what when whenever where whether which while"
-    " who whose why will with within without would yes yet you your".split()
+    " together two under unlike until upon very was we well were what when whenever where whether which"
+    " while who whose why will with within without would yes yet you your"
 )
 
 
@@ -133,30 +143,31 @@ def _is_abbreviated(paragraph: str, match: re.Match[str], start: int, number_fol
     before = paragraph[max(start, match.start() - 40) : match.start()]
     found = _WORD_BEFORE.search(before)
     word = found[0] if found else ""
-    if _ITEM_NUMBER.fullmatch(paragraph[start : match.start()]):
-        return True
     small = word.lower()
+    if _ITEM_NUMBER.fullmatch(paragraph, start, match.start()):
+        return True
     if small in _TITLES:
         return not (word.islower() and small in ("sec", "rep", "mt", "gen"))
     if number_follows:
-        return small in _BEFORE_NUMBERS
+        return small in _BEFORE_NUMBERS or "." in word or bool(_SMALL_NUMERAL.fullmatch(word))
     if len(word) == 1 and word.isalpha():
-        return _is_initial(word, before, paragraph, match)
-    if small in _WITHIN_NAMES and (word[0].isupper() or small in ("etc", "al", "approx", "ed", "eds")):
+        return _is_initial(word, before, paragraph, match.end())
+    if small in (_WITHIN_NAMES if word.istitle() else _WITHIN_NAMES_IF_SMALL):
         return not _begins(paragraph, match.end())
-    if "." in word and word[0].isalpha():  # U.S. or p.m.
-        return not _begins(paragraph, match.end())
-    return False
+    return "." in word and word[0].isalpha() and not _begins(paragraph, match.end())  # "U.S." or "p.m."
 
 
-def _is_initial(letter: str, before: str, paragraph: str, match: re.Match[str]) -> bool:
+def _is_initial(letter: str, before: str, paragraph: str, place: int) -> bool:
     """Say whether a single letter with a full stop is an initial; "than I." and "vitamin C. The" are not."""
     if letter == "I" and before[:-1].rstrip()[-1:].islower():
-        return bool(re.match(r"[A-Z]\.", paragraph[match.end() : match.end() + 2]))
-    return letter.isupper() and not _begins(paragraph, match.end())
+        return bool(_INITIAL.match(paragraph, place))
+    return letter.isupper() and not _begins(paragraph, place)
 
 
 def _begins(paragraph: str, place: int) -> bool:
-    """Say whether a word that begins sentences, or a quotation, stands at a place."""
-    word = _NEXT_WORD.match(paragraph, place)
-    return word is not None and word[1].lower().replace("’", "'") in _BEGINNERS
+    """Say whether a word that begins sentences stands at a place."""
+    found = _NEXT_WORD.match(paragraph, place)
+    if found is None or _INITIAL.match(paragraph, found.start(1)):
+        return False
+    word = found[1].lower().replace("’", "'")
+    return word in _BEGINNERS or (len(word) > 5 and word.endswith("ly"))
