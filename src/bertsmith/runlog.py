@@ -54,6 +54,37 @@ def truncate_metrics(path: Path, last_step: int) -> None:
     files.write_text(path, "".join(kept))
 
 
+class Means:
+    """Means of what each step reported since the last log event; a checkpoint keeps them exactly.
+
+    Args:
+        state: what ``state`` returned before a resume.
+    """
+
+    def __init__(self, state: Mapping[str, Any] | None = None) -> None:
+        self._sums: dict[str, float] = dict(state["sums"]) if state else {}
+        self._counts: dict[str, int] = dict(state["counts"]) if state else {}
+
+    def __bool__(self) -> bool:
+        return bool(self._sums)
+
+    def add(self, values: Mapping[str, float]) -> None:
+        """Take the values of one step; a name may be absent in some steps."""
+        for name, value in values.items():
+            self._sums[name] = self._sums.get(name, 0.0) + value
+            self._counts[name] = self._counts.get(name, 0) + 1
+
+    def take(self) -> dict[str, float]:
+        """Return the means, in the order of their first appearance, and start anew."""
+        means = {name: total / self._counts[name] for name, total in self._sums.items()}
+        self._sums, self._counts = {}, {}
+        return means
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps, JSON types."""
+        return {"sums": dict(self._sums), "counts": dict(self._counts)}
+
+
 class RunLog:
     """The log of one run; use it as a context manager.
 

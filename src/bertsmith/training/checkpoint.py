@@ -72,7 +72,7 @@ def save(
     folder = run / "checkpoints"
     for leftover in folder.glob(".step-*"):  # of a process that was killed while it saved
         shutil.rmtree(leftover, ignore_errors=True)
-    directory = folder / f"step-{step:08d}"
+    directory = folder / name_of(step)
     with atomic_directory(directory) as temporary:
         save_model(model, str(temporary / _MODEL))
         save_file(_optimizer_tensors(model, optimizer), temporary / _OPTIMIZER)
@@ -85,6 +85,11 @@ def save(
         if found not in kept:
             shutil.rmtree(old)
     return directory
+
+
+def name_of(step: int) -> str:
+    """Return the name of a step's checkpoint directory."""
+    return f"step-{step:08d}"
 
 
 def _directories(run: Path) -> list[tuple[int, Path]]:
@@ -111,8 +116,8 @@ def latest(run: Path) -> Checkpoint | None:
             logger.warning("%s is damaged and passed over: %s", directory, error)
     if directories:
         raise InputError(
-            f"{run / 'checkpoints'}: {len(directories)} checkpoints and all are damaged; start a new run with "
-            "another --out, or delete this one"
+            f"{run / 'checkpoints'}: {len(directories)} checkpoints and all are damaged; start a new run "
+            "with another --out, or delete this one"
         )
     return None
 

@@ -1,0 +1,261 @@
+"""What a pretraining run is made of, what a checkpoint keeps of it, and what must not change on resuming."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import shlex
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bertsmith.config import to_dict
+from bertsmith.data.batch import PretrainingBatch
+from bertsmith.data.loader import PretrainingLoader, fixed_batches
+from bertsmith.data.shards import Instances
+from bertsmith.errors import InputError
+from bertsmith.model.bert import BertForPreTraining
+from bertsmith.model.config import BertConfig
+from bertsmith.objectives import PretrainingObjective, unigram_entropy
+from bertsmith.recipes.config import PretrainConfig
+from bertsmith.runlog import Means
+from bertsmith.text.tokenizer import Tokenizer
+from bertsmith.training import checkpoint
+from bertsmith.training.loop import LoopSettings
+from bertsmith.training.schedule import Budget
+
+logger = logging.getLogger(__name__)
+
+_COUNTED_SHARDS = 4
+_AT_LEAST = {
+    "steps": 1,
+    "batch_size": 1,
+    "micro_batch_size": 0,
+    "checkpoint_steps": 0,
+    "checkpoint_seconds": 1,
+    "keep_checkpoints": 1,
+    "evaluate_steps": 0,
+    "evaluate_examples": 0,
+    "log_steps": 1,
+}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What does not change while a run goes on (the weights and the optimiser's state do)."""
+
+    config: PretrainConfig
+    out: Path
+    tokenizer: Tokenizer
+    instances: Instances
+    heldout: Instances
+    loader: PretrainingLoader
+    model: BertForPreTraining
+    optimizer: torch.optim.Optimizer
+    objective: PretrainingObjective
+    settings: LoopSettings
+    budget: Budget
+    fixed: dict[str, Any]
+
+    def batches(self, step: int) -> list[PretrainingBatch]:
+        """Return the micro-batches of a step on the device."""
+        micro_batches = self.loader.batch(step, self.config.micro_batch_size)
+        return [batch.to(self.settings.device) for batch in micro_batches]
+
+
+@dataclass
+class Standing:
+    """Where a run stands: besides the tensors, what a checkpoint keeps.
+
+    Attributes:
+        step: completed steps.
+        tokens: trained on so far, without padding.
+        means: of the steps since the last log event.
+        heldout: the last held-out evaluation, with its step.
+        elapsed_seconds: at the last checkpoint.
+        evaluation_seconds: what the last evaluation took.
+        evaluations_seconds: what all evaluations took.
+        save_seconds: what the last checkpoint took.
+        tenths: of the run that were over at the last look.
+        checkpoint: the last one.
+        last_saved: when, on the monotonic clock.
+    """
+
+    step: int = 0
+    tokens: int = 0
+    means: Means = field(default_factory=Means)
+    heldout: dict[str, Any] = field(default_factory=dict)
+    elapsed_seconds: float = 0.0
+    evaluation_seconds: float = 0.0
+    evaluations_seconds: float = 0.0
+    save_seconds: float = 0.0
+    tenths: int = 0
+    checkpoint: Path | None = None
+    last_saved: float = field(default_factory=time.monotonic)
+
+    def state(self, elapsed_seconds: float) -> dict[str, Any]:
+        """Return what a checkpoint keeps, JSON types."""
+        return {
+            "tokens": self.tokens,
+            "means": self.means.state(),
+            "heldout": self.heldout,
+            "elapsed_seconds": elapsed_seconds,
+            "evaluation_seconds": self.evaluation_seconds,
+            "evaluations_seconds": self.evaluations_seconds,
+            "save_seconds": self.save_seconds,
+        }
+
+    @classmethod
+    def from_state(cls, found: checkpoint.Checkpoint) -> Standing:
+        """Return where the run of a checkpoint stood."""
+        names = cls().state(0.0).keys() - {"means"}
+        return cls(
+            step=found.step,
+            checkpoint=found.directory,
+            means=Means(found.state["means"]),
+            **{name: found.state[name] for name in names},
+        )
+
+
+def check(config: PretrainConfig) -> None:
+    """Refuse settings that cannot be meant.
+
+    Raises:
+        InputError: naming the setting.
+    """
+    if (config.steps is None) == (config.budget is None):
+        given = "neither" if config.steps is None else "both"
+        raise InputError(f"give either --steps or --budget, not {given}: for example --budget 30m")
+    for name, least in _AT_LEAST.items():
+        value = getattr(config, name)
+        if value is not None and value < least:
+            raise InputError(f"--{name.replace('_', '-')} is {value}; it has to be at least {least}")
+
+
+def architecture_of(config: PretrainConfig, vocab_size: int, seq_len: int) -> BertConfig:
+    """Return the architecture with the data's vocabulary and the dropout filled in.
+
+    Raises:
+        InputError: the data does not fit into it.
+    """
+    architecture = config.architecture
+    if architecture.vocab_size == 0:
+        architecture = dataclasses.replace(architecture, vocab_size=vocab_size)
+    if architecture.vocab_size < vocab_size:
+        raise InputError(
+            f"architecture.vocab_size is {architecture.vocab_size}, but the vocabulary of {config.data} has "
+            f"{vocab_size} entries; leave it at 0"
+        )
+    if architecture.max_positions < seq_len:
+        raise InputError(
+            f"architecture.max_positions is {architecture.max_positions}, but {config.data} was prepared "
+            f"with --seq-len {seq_len}; raise the one or prepare again with the other"
+        )
+    if config.dropout is not None:
+        architecture = dataclasses.replace(
+            architecture, hidden_dropout=config.dropout, attention_dropout=config.dropout
+        )
+    return architecture
+
+
+def fixed_settings(
+    config: PretrainConfig,
+    architecture: BertConfig,
+    precision: str,
+    instances: Instances,
+    tokenizer: Tokenizer,
+) -> dict[str, Any]:
+    """Return the settings that make a run what it is: a resumed run must have the same.
+
+    The data counts by its content, not by its path. Micro-batches count, for each has its own dropout. The
+    number of steps and the budget count, for the schedule follows from them.
+    """
+    shards = json.dumps(instances.manifest["splits"]["train"], sort_keys=True)
+    return {
+        "data": hashlib.sha256(shards.encode()).hexdigest(),
+        "vocabulary": tokenizer.identity(),
+        "steps": config.steps,
+        "budget": config.budget,
+        "batch_size": config.batch_size,
+        "micro_batch_size": config.micro_batch_size,
+        "precision": precision,
+        "seed": config.seed,
+        "architecture": to_dict(architecture),
+        "optimizer": to_dict(config.optimizer),
+        "masking": to_dict(config.masking),
+    }
+
+
+def open_run(config: PretrainConfig, settings: dict[str, Any]) -> checkpoint.Checkpoint | None:
+    """Make the run directory, or find the checkpoint from which to go on.
+
+    Raises:
+        InputError: the directory is in use and ``resume`` is not set; it is no run; its settings differ.
+    """
+    out = Path(config.out)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is a file; give a new directory")
+    if out.exists() and any(out.iterdir()):
+        if not config.resume:
+            raise InputError(
+                f"--out {out} is not empty; add --resume to go on with it, or choose another --out"
+            )
+        if not (out / "config.yaml").exists():
+            raise InputError(
+                f"--out {out} is not empty and no run: it has no config.yaml; choose another --out"
+            )
+    out.mkdir(parents=True, exist_ok=True)
+    found = checkpoint.latest(out)
+    if found is not None:
+        checkpoint.require_same_settings(found, settings)
+    return found
+
+
+def warn_of_other_machine(then: dict[str, Any], now: dict[str, Any]) -> None:
+    """Say when a resumed run cannot be bit-identical because what computes it has changed."""
+    changed = [
+        f"{name} was {then.get(name)}, is {value}" for name, value in now.items() if then.get(name) != value
+    ]
+    if changed:
+        logger.warning(
+            "results can differ in the last bits from the run never stopped: %s", "; ".join(changed)
+        )
+
+
+def resume_command(out: Path) -> str:
+    """Return the command that goes on with a run."""
+    return f"bertsmith pretrain --config {shlex.quote(str(out / 'config.yaml'))} --resume"
+
+
+def train_piece_counts(instances: Instances, vocab_size: int) -> NDArray[np.int64]:
+    """Return int64 ``(vocab,)``: how often each piece occurs in the training instances.
+
+    Of large data, in shards spread evenly over all: some hundred million pieces are enough.
+    """
+    shards = instances.manifest["splits"][instances.split]["shards"]
+    counts = np.zeros(vocab_size, dtype=np.int64)
+    for shard in shards[:: -(-len(shards) // _COUNTED_SHARDS)]:
+        ids = np.load(
+            instances.directory / instances.split / shard["files"]["ids"]["file"], allow_pickle=False
+        )
+        counts += np.bincount(ids, minlength=vocab_size)
+    return counts
+
+
+def heldout_unigram_entropy(parts: Parts) -> float:
+    """Return the loss on the held-out masked words of a model that knows only the words' frequencies."""
+    counts = train_piece_counts(parts.instances, parts.tokenizer.vocab_size)
+    counts[sorted(parts.tokenizer.special_ids)] = 0  # they are never predicted
+    config = parts.config
+    batches = fixed_batches(
+        parts.heldout, parts.tokenizer, config.masking, config.evaluate_examples, config.batch_size
+    )
+    labels = np.concatenate([batch.pick_labels.numpy() for batch in batches])
+    return unigram_entropy(counts, labels)
