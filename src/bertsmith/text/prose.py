@@ -1,7 +1,9 @@
 """Telling prose from lists, tables and headers.
 
-BERT is trained on running text only: the paper drops lists, tables and headers of Wikipedia (section 3.1).
-The rules look at one line and are careful: dialogue, short exclamations and Chinese sentences are prose.
+BERT is trained on running text only: lists, tables and headers are left out. The rules look at one line and
+are careful: dialogue, short exclamations, verse with stops and Chinese sentences are prose.
+
+Source: paper, section 3.1; the original has no code for it.
 """
 
 from __future__ import annotations
@@ -12,11 +14,20 @@ import unicodedata
 _SHORT_WORDS = 12
 _SHORT_CHARACTERS = 100
 _SHORT_IDEOGRAPHS = 30
-_FEWEST_LETTERS = 0.5
+_CELL_CHARACTERS = 20
 _MOST_DIGITS = 0.3
-_BULLET = re.compile(r"\s*(?:[-*+•‣◦▪●■□·–—]\s+\S|(?:\(?\d{1,3}[.)]|\(?[a-zA-Z][)])\s+\S)")
-_ENDS = re.compile(r"[.!?…。！？:;：；,，、—–\-]['\"”’»)\]）】」』》*_]*$")
+_WORDS_BEFORE_A_COLON = 2
+
 _IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_LINK = re.compile(r"\[\[[^\]]*\]\]")
+_BULLET = re.compile(r"[*+•‣◦▪●■□○◆◇★☆]\s*\w")
+_ITEM = re.compile(
+    r"[-·–—]\s+\S|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]+)[.)]\s+\S|[一二三四五六七八九十]+、|（[一二三四五六七八九十\d]+）"
+)
+_CLOSING = "\\s'\"”’»)\\]）】」』》*_"
+_STOP = re.compile(f"[.!?…。！？｡।॥؟۔።‽][{_CLOSING}]*$")
+_PAUSE = re.compile(f"(?:[,，、—–]|--|……)[{_CLOSING}]*$")
+_COLON = re.compile(f"[:;：；][{_CLOSING}]*$")
 
 
 def fault_of_line(line: str) -> str | None:
@@ -26,20 +37,46 @@ def fault_of_line(line: str) -> str | None:
         line: one line (paragraph), without surrounding white space, not empty.
 
     Returns:
-        "table" (cells between tabs or bars), "few letters", "many digits", "list" (a bullet or number before
-        a short item without the end of a sentence), "header" (short, without the end of a sentence), or
-        ``None``.
+        "table" (cells between tabs or bars), "few letters", "many digits", "list" (begins with a bullet; or
+        with a dash or number, is short and has no end of a sentence), "header" (short, without the end of a
+        sentence), or ``None``.
     """
-    if line.count("\t") >= 2 or line.count("|") >= 2:
+    if _is_table_row(line):
         return "table"
-    visible = [character for character in line if not character.isspace()]
-    letters = sum(character.isalpha() or unicodedata.category(character)[0] == "M" for character in visible)
-    digits = sum(character.isdigit() for character in visible)
-    if letters < _FEWEST_LETTERS * len(visible):
-        return "many digits" if digits > _MOST_DIGITS * len(visible) else "few letters"
-    if _ENDS.search(line) or not _is_short(line):
+    if 2 * sum(map(str.isalpha, line)) < len(line) and (fault := _fault_of_characters(line)):
+        return fault
+    if _BULLET.match(line):
+        return "list"
+    if _STOP.search(line) or not _is_short(line):
         return None
-    return "list" if _BULLET.match(line) else "header"
+    if _ITEM.match(line):
+        return "list"
+    goes_on = _PAUSE.search(line) or (_COLON.search(line) and _num_words(line) >= _WORDS_BEFORE_A_COLON)
+    return None if goes_on else "header"
+
+
+def _is_table_row(line: str) -> bool:
+    if line.count("\t") >= 2:
+        return True
+    if line.count("|") < 2:
+        return False
+    bars = _LINK.sub("", line).count("|")
+    return bars >= 2 and len(line) < _CELL_CHARACTERS * (bars + 1)
+
+
+def _fault_of_characters(line: str) -> str | None:
+    """Judge by the kinds of characters; sentence punctuation and quotes count for nothing."""
+    kinds = [unicodedata.category(character)[0] for character in line]
+    letters = kinds.count("L") + kinds.count("M")
+    digits = kinds.count("N")
+    if digits > letters or digits > _MOST_DIGITS * (len(line) - kinds.count("Z")):
+        return "many digits"
+    marks = kinds.count("S") + sum(line.count(mark) for mark in "*_=-#~/\\")
+    return "few letters" if letters <= marks else None
+
+
+def _num_words(line: str) -> int:
+    return max(len(line.split()), len(_IDEOGRAPH.findall(line)) // 2)
 
 
 def _is_short(line: str) -> bool:
