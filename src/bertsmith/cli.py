@@ -21,7 +21,7 @@ import yaml
 
 from bertsmith import presets
 from bertsmith.config import nearest, overlay, to_dict
-from bertsmith.errors import InputError
+from bertsmith.errors import InputError, RunError
 from bertsmith.recipes import config as verbs
 
 VERBS: dict[str, type[Any]] = {
@@ -82,7 +82,7 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    except OSError as error:
+    except (RunError, OSError) as error:
         print(f"bertsmith {verb}: {error}", file=sys.stderr)
         return FAILED
 

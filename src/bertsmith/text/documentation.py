@@ -11,7 +11,7 @@ import inspect
 import re
 import sysconfig
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -20,11 +20,13 @@ from pathlib import Path
 _CODE = re.compile(
     r"^\s*(>>>|\.\.\. |\$ |@|#|:\w+|\.\. |[-=~^*+_`|]{3,}|\w+\s*=\s|def |class |import |from \w+ import)"
 )
-_FIELD = re.compile(r"^\s*([*\w\[\], .`]+\s*(\(.*?\))?\s*:|[-*+•]\s|\d+[.)]\s)")
+_FIELD = re.compile(r"^\s*([*\w.`]+(,\s*[*\w.`]+)*\s*(\(.*?\))?\s*:(\s|$)|[-*+•]\s|\d+[.)]\s)")
 _MARKUP = re.compile(r":\w+:`~?([^`]*)`|``([^`]*)``|`([^`<]*)(?:<[^>]*>)?`_*")
 _SKIPPED_FOLDERS = frozenset(
     {"tests", "test", "testing", "idlelib", "lib2to3", "__pycache__", "_vendor", "vendored"}
 )
+
+STANDARD_LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,15 @@ class DocumentedModule:
     paragraphs: tuple[str, ...]
 
 
-def documented_modules() -> Iterator[DocumentedModule]:
-    """Yield the documented modules of this Python installation, sorted by library and name.
+def documented_modules(roots: Sequence[Path] | None = None) -> Iterator[DocumentedModule]:
+    """Yield the documented modules of this Python installation, sorted by folder and name.
 
     A paragraph that occurs in several modules is yielded once.
+
+    Args:
+        roots: folders of source files; default: the standard library and the installed packages.
     """
-    files = list(_source_files())
+    files = list(_source_files(roots or [STANDARD_LIBRARY, Path(sysconfig.get_paths()["purelib"])]))
     seen: set[str] = set()
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         found = pool.map(_module_paragraphs, [file for file, _, _ in files], chunksize=64)
@@ -58,16 +63,14 @@ def documented_modules() -> Iterator[DocumentedModule]:
                 yield DocumentedModule(library, name, fresh)
 
 
-def _source_files() -> Iterator[tuple[Path, str, str]]:
+def _source_files(roots: Sequence[Path]) -> Iterator[tuple[Path, str, str]]:
     """Yield (file, library, dotted name) of every source file."""
-    paths = sysconfig.get_paths()
-    standard, packages = Path(paths["stdlib"]), Path(paths["purelib"])
-    for root in (standard, packages):
+    for root in roots:
         for file in sorted(root.rglob("*.py")):
             parts = file.relative_to(root).with_suffix("").parts
             if parts[0] in ("site-packages", "dist-packages") or _SKIPPED_FOLDERS & set(parts):
                 continue
-            yield file, "python" if root == standard else parts[0], ".".join(parts)
+            yield file, "python" if root == STANDARD_LIBRARY else parts[0], ".".join(parts)
 
 
 def _module_paragraphs(file: Path) -> list[str]:
@@ -77,15 +80,19 @@ def _module_paragraphs(file: Path) -> list[str]:
             tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError, RecursionError, OSError):
         return []  # template and data files carry .py as well
-    nodes = list(ast.walk(tree))
     if file.parent.name == "pydoc_data":
-        texts = [
-            node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        ]
+        constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+        texts = [value for value in constants if isinstance(value, str)]
     else:
-        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-        texts = [ast.get_docstring(node) or "" for node in nodes if isinstance(node, documented)]
+        texts = list(_docstrings(tree))
     return [paragraph for text in texts for paragraph in prose_paragraphs(text)]
+
+
+def _docstrings(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    yield ast.get_docstring(node, clean=False) or ""
+    for child in node.body:
+        if isinstance(child, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from _docstrings(child)
 
 
 def prose_paragraphs(docstring: str) -> list[str]:
