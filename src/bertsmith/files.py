@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,32 @@ def _sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _clear_abandoned(path: Path) -> None:
+    """Remove what killed processes left beside ``path``; put back a version they had moved out of the way."""
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.(\d+)\.(tmp|old)")
+    for name in os.listdir(path.parent):
+        match = pattern.fullmatch(name)
+        if match is None or _is_alive(int(match[1])):
+            continue
+        left = path.with_name(name)
+        if match[2] == "old" and not path.exists():
+            os.replace(left, path)
+        elif left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -39,9 +66,11 @@ def atomic_file(path: Path) -> Iterator[Path]:
 def atomic_directory(path: Path) -> Iterator[Path]:
     """Yield a temporary directory beside ``path``; it becomes ``path`` when the block ends without an error.
 
-    An existing ``path`` is kept until the new one is whole, then replaced.
+    An existing ``path`` is kept until the new one is whole, then replaced. What killed processes left here is
+    removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    _clear_abandoned(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     old = path.with_name(f".{path.name}.{os.getpid()}.old")
     shutil.rmtree(temporary, ignore_errors=True)
