@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+from bertsmith import device
+from bertsmith.errors import InputError
+
+CPU = torch.device("cpu")
+
+
+def available() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def machine(root, cgroup: str, **files: str):
+    """A root directory with the files of control groups."""
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/cgroup").write_text(cgroup)
+    for path, content in files.items():
+        target = root / "sys/fs/cgroup" / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(content)
+    return root
+
+
+@pytest.fixture(autouse=True)
+def eight_processors(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+
+
+@pytest.mark.parametrize(
+    "content, threads", [("300000 100000", 3), ("150000 100000", 2), ("50000 100000", 1), ("max 100000", 8)]
+)
+def test_the_quota_of_version_2_limits_the_threads(content, threads, tmp_path):
+    root = machine(tmp_path, "0::/\n", **{"cpu.max": content})
+    assert device.cpu_threads(root) == threads
+
+
+def test_the_quota_of_a_parent_group_counts(tmp_path):
+    root = machine(
+        tmp_path, "0::/jobs/one\n", **{"jobs/cpu.max": "200000 100000", "jobs/one/cpu.max": "max 100000"}
+    )
+    assert device.cpu_threads(root) == 2
+
+
+@pytest.mark.parametrize("quota, threads", [("400000", 4), ("-1", 8)])
+def test_the_quota_of_version_1_limits_the_threads(quota, threads, tmp_path):
+    root = machine(
+        tmp_path,
+        "9:name=systemd:/\n3:cpu,cpuacct:/docker/abc\n2:cpuset:/x\n",
+        **{
+            "cpu,cpuacct/docker/abc/cpu.cfs_quota_us": quota,
+            "cpu,cpuacct/docker/abc/cpu.cfs_period_us": "100000",
+        },
+    )
+    assert device.cpu_threads(root) == threads
+
+
+def test_a_container_sees_its_own_group_at_the_top(tmp_path):
+    root = machine(
+        tmp_path,
+        "3:cpu:/docker/not-mounted-here\n",
+        **{"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000"},
+    )
+    assert device.cpu_threads(root) == 2
+
+
+def test_without_control_groups_the_affinity_counts(tmp_path, monkeypatch):
+    assert device.cpu_threads(tmp_path) == 8
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3}, raising=False)
+    assert device.cpu_threads(tmp_path) == 1
+
+
+def test_threads_are_limited_and_never_raised(monkeypatch):
+    set_to = []
+    monkeypatch.setattr(torch, "set_num_threads", set_to.append)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
+    monkeypatch.setattr(device, "cpu_threads", lambda: 4)
+    assert device.limit_threads() == 4
+    assert set_to == [4]
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # the user asked for one
+    assert device.limit_threads() == 1
+    assert set_to == [4]
+
+
+@pytest.mark.parametrize(
+    "capabilities, expected",
+    [
+        ({"avx512_bf16": True}, torch.bfloat16),
+        ({"amx_bf16": True}, torch.bfloat16),
+        ({"avx512_f": True, "avx512_bf16": False}, torch.float32),
+        ({}, torch.float32),
+    ],
+)
+def test_auto_takes_bfloat16_where_the_processor_computes_in_it(capabilities, expected, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert device.pick_precision("auto", CPU) is expected
+
+
+def test_named_precisions_are_taken_as_they_are():
+    assert device.pick_precision("float32", CPU) is torch.float32
+    assert device.pick_precision("bfloat16", CPU) is torch.bfloat16
+    with pytest.raises(InputError, match="'fp16' is unknown; take one of auto, float32, bfloat16"):
+        device.pick_precision("fp16", CPU)
+
+
+def test_the_device_has_a_name():
+    assert device.describe(CPU)
+    assert device.pick_device().type == ("cuda" if torch.cuda.is_available() else "cpu")
