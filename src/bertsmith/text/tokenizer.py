@@ -37,6 +37,8 @@ TOKENIZER_FILE = "tokenizer.json"
 SETTINGS_FILE = "tokenizer_config.json"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONGEST_WORD_LIMIT = 1 << 20
+_HUGGING_FACE_WORD_LIMIT = 100
+_MARKER = re.compile(r"\[.*\]|<.*>")
 
 
 class Tokenizer:
@@ -228,26 +230,29 @@ class Tokenizer:
         return engine
 
     def _settings(self) -> dict[str, Any]:
-        return {
-            "tokenizer_class": "BertTokenizer",
+        # transformers' BertTokenizer knows this word limit only; the general class reads tokenizer.json.
+        is_plain = self.config.max_word_characters == _HUGGING_FACE_WORD_LIMIT
+        settings: dict[str, Any] = {
+            "tokenizer_class": "BertTokenizer" if is_plain else "PreTrainedTokenizerFast",
+            "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
             "do_lower_case": self.config.lowercase,
             "strip_accents": self.config.strip_accents,
             "tokenize_chinese_chars": self.config.split_chinese,
             "max_word_characters": self.config.max_word_characters,
-            "model_max_length": self.max_length if self.max_length is not None else 512,
             "pad_token": PAD,
             "unk_token": UNK,
             "cls_token": CLS,
             "sep_token": SEP,
             "mask_token": MASK,
         }
+        if self.max_length is not None:
+            settings["model_max_length"] = self.max_length
+        return settings
 
 
 def holds_capitals(vocab: Iterable[str]) -> bool:
-    """Say whether a vocabulary is cased: a piece other than [special] and [unused] ones has a capital."""
-    return any(
-        token != token.lower() and not (token.startswith("[") and token.endswith("]")) for token in vocab
-    )
+    """Say whether a vocabulary is cased: a piece has a capital, markers such as [unused1] or <S> aside."""
+    return any(token != token.lower() and not _MARKER.fullmatch(token) for token in vocab)
 
 
 def _ids_of(vocab: Sequence[str]) -> dict[str, int]:

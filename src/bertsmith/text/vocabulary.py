@@ -43,7 +43,7 @@ def read_vocabulary(path: str | Path) -> list[str]:
         raise InputError(f"{path}: not UTF-8 ({error}); a vocabulary is text, one entry a line") from None
     if lines[-1] == "":
         lines.pop()
-    if any(line.endswith("\r") for line in lines):
+    if any(line.endswith("\r") for line in lines):  # no entry can end in one: white space splits words
         _LOG.warning("%s: lines end in CR LF; the CR is no part of the entries", path)
         lines = [line.removesuffix("\r") for line in lines]
     for token in SPECIAL_TOKENS:

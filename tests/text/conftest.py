@@ -1,0 +1,47 @@
+"""Vocabularies for the tests of text."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bertsmith.text.config import TokenizerConfig
+from bertsmith.text.tokenizer import SPECIAL_TOKENS, Tokenizer
+
+SHARED_VOCABULARIES = {
+    "bert-base-uncased": True,
+    "bert-base-cased": False,
+    "bert-base-chinese": True,
+    "bert-base-multilingual-cased": False,
+}
+"""Name -> whether text is lower-cased."""
+
+
+@pytest.fixture
+def small_tokenizer() -> Callable[..., Tokenizer]:
+    """A maker of tokenizers from a few pieces: ``small_tokenizer("a b ##c", lowercase=False)``."""
+
+    def make(pieces: str, **settings: object) -> Tokenizer:
+        return Tokenizer([*SPECIAL_TOKENS, *pieces.split()], TokenizerConfig(**settings))  # type: ignore[arg-type]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def shared_vocabulary_file(
+    shared_data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
+    """A function from the name of a shared vocabulary to an unpacked vocab.txt, alone in its directory."""
+    root = tmp_path_factory.mktemp("vocabularies")
+
+    def unpack(name: str) -> Path:
+        path = root / name / "vocab.txt"
+        if not path.exists():
+            path.parent.mkdir()
+            path.write_bytes(gzip.decompress((shared_data / "vocab" / f"{name}-vocab.txt.gz").read_bytes()))
+        return path
+
+    return unpack
