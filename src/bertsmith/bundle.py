@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 from collections.abc import Mapping
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from bertsmith.text.tokenizer import Tokenizer
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -19,6 +19,7 @@ from bertsmith.files import atomic_directory
 from bertsmith.interop import huggingface
 from bertsmith.model.bert import Bert, BertForClassification, BertForPreTraining, initialize
 from bertsmith.model.config import BertConfig
+from bertsmith.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +86,9 @@ def save_bundle(
         (temporary / "config.json").write_text(_as_json(values), encoding="utf-8")
         stored = huggingface.state_to_huggingface(state)
         save_file(stored, temporary / "model.safetensors", metadata={"format": "pt"})
-        tokenizer.save(temporary)
+        stored_tokenizer = copy.copy(tokenizer)
+        stored_tokenizer.max_length = config.max_positions
+        stored_tokenizer.save(temporary)
         if task is not None:
             (temporary / "task.json").write_text(_as_json(task), encoding="utf-8")
         (temporary / "README.md").write_text(card, encoding="utf-8")
@@ -157,7 +160,7 @@ def _check_encoder(
     for name, value in expected.items():
         name = f"bert.{name}"
         if name not in state:
-            missing.append(huggingface.their_name(name))
+            missing += huggingface.missing_names(name, state)
         elif state[name].shape != value.shape:
             raise InputError(
                 f"{directory}: {huggingface.their_name(name)} has shape {tuple(state[name].shape)} but "

@@ -160,7 +160,7 @@ def config_to_huggingface(
     if num_outputs is not None:
         names: Sequence[str] = (task or {}).get("labels") or [f"LABEL_{i}" for i in range(num_outputs)]
         assert len(names) == num_outputs, f"{len(names)} label names for {num_outputs} outputs"
-        regression = (task or {}).get("head") == "regression"
+        regression = num_outputs == 1 or (task or {}).get("head") == "regression"
         values["problem_type"] = "regression" if regression else "single_label_classification"
         values["id2label"] = {str(index): name for index, name in enumerate(names)}
         values["label2id"] = {name: index for index, name in enumerate(names)}
@@ -302,6 +302,15 @@ def their_name(name: str) -> str:
     module, _, kind = name.rpartition(".")
     modules = {ours: theirs for theirs, ours in _MODULES.items()}
     return f"{modules[module]}.{kind}" if module in modules else name
+
+
+def missing_names(name: str, state: Mapping[str, Tensor]) -> list[str]:
+    """Return Hugging Face's names of what one of our weights lacks; parts of a fused one may be there."""
+    theirs = their_name(name)
+    if ".attention.qkv." not in name:
+        return [theirs]
+    parts = [theirs.replace(".query.", f".{part}.") for part in _QKV]
+    return [part for part in parts if _our_name(part) not in state]
 
 
 def state_to_huggingface(state: Mapping[str, Tensor]) -> State:

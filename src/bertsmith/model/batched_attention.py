@@ -32,8 +32,8 @@ class Rectangle:
         places: places of the token axis that the rows take.
         rows: number of rows.
         seq: tokens of the longest row, or of every row when padded.
-        gather: int64 ``(rows * seq,)``, the place (from ``start``) of each token of the rectangle; a row's first
-            token where it has no more tokens; ``None`` when rows fill the rectangle in order.
+        gather: int64 ``(rows * seq,)``, the place (from ``start``) of each token of the rectangle; a row's
+            first token where it has no more tokens; ``None`` when rows fill the rectangle in order.
         scatter: int64 ``(places,)``, where in the rectangle each place lies; ``None`` as ``gather``.
         bias: float ``(rows, 1, seq)``, 0 for tokens, a large negative number for padding; ``None`` without.
     """
@@ -57,7 +57,9 @@ def rectangles(layout: Layout, num_heads: int) -> tuple[Rectangle, ...]:
     if layout.row_tokens is not None:
         return (_rectangle(0, layout.lengths, layout.row_tokens, in_place=True),)
     runs = [(length, len(list(rows))) for length, rows in groupby(layout.lengths)]
-    best: list[tuple[float, int]] = [(0.0, 0)]  # cost of the first runs, and where their last rectangle begins
+    best: list[tuple[float, int]] = [
+        (0.0, 0)
+    ]  # cost of the first runs, and where their last rectangle begins
     for end in range(1, len(runs) + 1):
         longest = rows = 0
         choices = []
@@ -103,8 +105,8 @@ def batched_attention(qkv: Tensor, layout: Layout, num_heads: int, dropout_proba
 class _BatchedAttention(torch.autograd.Function):
     """Attention in rectangles with its gradient.
 
-    Of a rectangle it keeps queries, keys, values, probabilities and what dropout kept. The scales of scores and
-    dropout are factors of the products.
+    Of a rectangle it keeps queries, keys, values, probabilities and what dropout kept. The scales of scores
+    and dropout are factors of the products.
     """
 
     @staticmethod
@@ -213,7 +215,7 @@ def _to_heads(flat: Tensor, parts: int, rectangle: Rectangle, num_heads: int) ->
 
 
 def _from_heads(values: Tensor, rectangle: Rectangle, num_heads: int) -> Tensor:
-    """Return the view ``(rows, seq, parts, heads, head_size)`` of ``(parts, rows * heads, seq, head_size)``."""
+    """View ``(parts, rows * heads, seq, head_size)`` as ``(rows, seq, parts, heads, head_size)``."""
     parts = values.shape[0]
     split = values.view(parts, rectangle.rows, num_heads, rectangle.seq, -1)
     return split.permute(1, 3, 0, 2, 4)

@@ -1,8 +1,8 @@
 """Dropout that costs little on a processor.
 
 PyTorch draws a number in floating point for each element, which on a processor takes longer than most matrix
-products of a small model. Here a 64-bit number decides for four elements: each of its 16-bit lanes is compared
-with a threshold, so the rate is exact to 1/65,536. The comparison leaves 0 or 1 in the lane, and a
+products of a small model. Here a 64-bit number decides for four elements: each of its 16-bit lanes is
+compared with a threshold, so the rate is exact to 1/65,536. The comparison leaves 0 or 1 in the lane, and a
 multiplication turns that into the bit pattern of bfloat16's 0 or 1, without a conversion.
 """
 

@@ -1,0 +1,260 @@
+"""Files of Hugging Face's tools, and the same model under every spelling of its weights' names."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from bertsmith.errors import InputError
+from bertsmith.interop.huggingface import (
+    config_from_huggingface,
+    config_to_huggingface,
+    read_config,
+    read_state,
+    state_from_huggingface,
+    state_to_huggingface,
+    task_from_huggingface,
+    their_name,
+)
+from bertsmith.model.bert import Bert, BertForPreTraining
+from bertsmith.model.config import BertConfig
+from tests.model.rows import VOCAB_SIZE, random_ids, rows_of
+
+CONFIG = BertConfig(VOCAB_SIZE, 24, 2, 3, 48, 40, hidden_dropout=0.2, layer_norm_eps=1e-6)
+
+
+@pytest.fixture(scope="module")
+def stored() -> dict[str, Tensor]:
+    """Weights of a small model under Hugging Face's names; norms and biases are not trivial."""
+    torch.manual_seed(0)
+    model = BertForPreTraining(CONFIG)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, mean=0.3, std=0.2)
+    return state_to_huggingface(model.state_dict())
+
+
+def renamed(stored: dict[str, Tensor], *pairs: tuple[str, str]) -> dict[str, Tensor]:
+    result = {}
+    for name, value in stored.items():
+        for old, new in pairs:
+            name = name.replace(old, new)
+        result[name] = value
+    return result
+
+
+VARIANTS = {
+    "gamma and beta": lambda s: renamed(
+        s, ("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")
+    ),
+    "no bert prefix": lambda s: renamed({n: v for n, v in s.items() if n.startswith("bert.")}, ("bert.", "")),
+    "position_ids": lambda s: s | {"bert.embeddings.position_ids": torch.arange(40)[None]},
+    "module prefix": lambda s: {f"module.{n}": v for n, v in s.items()},
+    "module, no bert, gamma": lambda s: {
+        f"module.{n.removeprefix('bert.')}".replace("LayerNorm.weight", "LayerNorm.gamma"): v
+        for n, v in s.items()
+        if n.startswith("bert.")
+    },
+    "tied decoder stored": lambda s: (
+        s
+        | {
+            "cls.predictions.decoder.weight": s["bert.embeddings.word_embeddings.weight"].clone(),
+            "cls.predictions.decoder.bias": s["cls.predictions.bias"].clone(),
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS.keys())
+@pytest.mark.parametrize("format", ["safetensors", "bin"])
+def test_c048_every_spelling_of_names_gives_the_same_hidden_states(stored, variant, format, tmp_path):
+    tokens = rows_of(random_ids((5, 9, 12)))
+    if format == "safetensors":
+        save_file(
+            {name: value.contiguous() for name, value in variant(stored).items()},
+            tmp_path / "model.safetensors",
+        )
+    else:
+        torch.save(variant(stored), tmp_path / "pytorch_model.bin")
+    states = []
+    for state in (state_from_huggingface(stored), state_from_huggingface(read_state(tmp_path))):
+        model = Bert(CONFIG).eval()
+        encoder = {n.removeprefix("bert."): v for n, v in state.items() if n.startswith("bert.")}
+        model.load_state_dict(encoder)  # strict: nothing missing, nothing left over
+        states.append(model(tokens))
+    torch.testing.assert_close(states[1], states[0], rtol=0, atol=1e-6)
+
+
+def test_c048_only_a_layer_norms_gamma_and_beta_are_renamed(stored):
+    odd = {"head.alpha_beta": torch.ones(1), "head.gamma": torch.ones(1), "LayerNormal.beta": torch.ones(1)}
+    assert odd.keys() <= state_from_huggingface(stored | odd).keys()
+
+
+def test_names_go_there_and_back(stored):
+    ours = state_from_huggingface(stored)
+    assert ours.keys() == BertForPreTraining(CONFIG).state_dict().keys()
+    back = state_to_huggingface(ours)
+    assert back.keys() == stored.keys()
+    assert all(torch.equal(back[name], stored[name]) for name in stored)
+    assert their_name("bert.layers.3.attention.qkv.bias") == "bert.encoder.layer.3.attention.self.query.bias"
+
+
+def test_half_precision_files_become_float32(stored):
+    halves = {name: value.half() for name, value in stored.items()}
+    assert {value.dtype for value in state_from_huggingface(halves).values()} == {torch.float32}
+
+
+class Payload:
+    """Unpickling this runs a command, as a malicious file would."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def __reduce__(self):
+        return os.system, (self.command,)
+
+
+@pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])
+def test_c052_a_pickle_that_runs_code_is_refused_and_nothing_runs(stored, tmp_path, legacy):
+    mark = tmp_path / "case_pwned"
+    content = dict(stored) | {"extra": Payload(f"touch {mark}")}
+    torch.save(content, tmp_path / "pytorch_model.bin", _use_new_zipfile_serialization=not legacy)
+    with pytest.raises(InputError, match=r"pytorch_model.bin: refused.*may run code") as caught:
+        read_state(tmp_path)
+    assert not mark.exists()
+    assert "\n" not in str(caught.value)
+
+
+def test_c052_a_bin_of_tensors_alone_loads(stored, tmp_path):
+    for content in (stored, {"state_dict": stored, "epoch": 3}):
+        torch.save(content, tmp_path / "pytorch_model.bin")
+        loaded = read_state(tmp_path)
+        assert loaded.keys() == stored.keys()
+
+
+def test_a_bin_that_holds_something_else_is_refused(tmp_path):
+    torch.save({"weights": [1, 2, 3]}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(InputError, match="expected a dictionary of tensors"):
+        read_state(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+@pytest.mark.parametrize("kept", [0, 4, 100, -20])
+def test_a_cut_file_of_weights_is_one_clear_error(stored, tmp_path, name, kept):
+    path = tmp_path / name
+    save_file(stored, path) if name.endswith("safetensors") else torch.save(stored, path)
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(InputError, match=r"not a whole .* file|refused") as caught:
+        read_state(tmp_path)
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_in_several_files_are_read_together(stored, tmp_path):
+    names = sorted(stored)
+    files = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    for file, part in files.items():
+        save_file({name: stored[name] for name in part}, tmp_path / file)
+    weight_map = {name: file for file, part in files.items() for name in part}
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": weight_map}))
+    assert read_state(tmp_path).keys() == stored.keys()
+    (tmp_path / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(InputError, match="model-00002-of-00002"):
+        read_state(tmp_path)
+
+
+def test_no_weights_is_an_error_that_says_what_is_expected(tmp_path):
+    with pytest.raises(InputError, match=r"model\.safetensors or pytorch_model\.bin"):
+        read_state(tmp_path)
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "relu"])
+def test_config_goes_there_and_back(activation):
+    config = BertConfig(VOCAB_SIZE, 24, 2, 3, 48, 40, 3, activation, 0.2, 0.05, 1e-6, 0.03)
+    values = config_to_huggingface(config, "BertModel", None, 0, None)
+    assert config_from_huggingface(json.loads(json.dumps(values)), Path("config.json")) == config
+
+
+def test_the_originals_config_needs_no_model_type():
+    values = {
+        "attention_probs_dropout_prob": 0.1,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.1,
+        "hidden_size": 128,
+        "initializer_range": 0.02,
+        "intermediate_size": 512,
+        "max_position_embeddings": 512,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 2,
+        "type_vocab_size": 2,
+        "vocab_size": 30522,
+    }
+    assert config_from_huggingface(values, Path("bert_config.json")) == BertConfig(30522, 128, 2, 2, 512)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"model_type": "roberta"}, "model_type is 'roberta'; supported is 'bert'"),
+        ({"model_type": "distilbert"}, "supported is 'bert'"),
+        ({"position_embedding_type": "relative_key"}, "relative positions"),
+        ({"is_decoder": True}, "decoders are not supported"),
+        ({"hidden_act": "silu"}, "hidden_act is 'silu'; supported: gelu"),
+        ({"hidden_size": "24"}, "hidden_size is '24', expected a number"),
+        ({"num_attention_heads": 5}, "not a multiple"),
+        ({"num_hidden_layers": None}, "num_layers is None"),
+    ],
+)
+def test_a_config_of_another_model_is_refused(change, message):
+    values = config_to_huggingface(CONFIG, "BertModel", None, 0, None) | change
+    with pytest.raises(InputError, match=message):
+        config_from_huggingface(values, Path("config.json"))
+
+
+def test_a_config_without_a_size_is_refused():
+    values = config_to_huggingface(CONFIG, "BertModel", None, 0, None)
+    del values["hidden_size"]
+    with pytest.raises(InputError, match="hidden_size missing"):
+        config_from_huggingface(values, Path("config.json"))
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"a": 1}}', "[1, 2]", "\x00\x01"])
+def test_a_broken_config_is_one_clear_error(tmp_path, content):
+    path = tmp_path / "config.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match=r"config\.json: (not valid JSON|holds list)") as caught:
+        read_config(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_classifier_dropout_of_its_own_is_told(caplog):
+    values = config_to_huggingface(CONFIG, "BertModel", None, 0, None)
+    with caplog.at_level(logging.WARNING):
+        config_from_huggingface(values | {"classifier_dropout": None}, Path("config.json"))
+        assert not caplog.records
+        config_from_huggingface(values | {"classifier_dropout": 0.5}, Path("config.json"))
+    assert "classifier_dropout" in caplog.text
+
+
+def test_heads_of_other_tools_become_tasks():
+    path = Path("config.json")
+    named = {"id2label": {"1": "good", "0": "bad"}}
+    assert task_from_huggingface(named, 2, path) == {
+        "task": "classify",
+        "head": "classification",
+        "labels": ["bad", "good"],
+    }
+    assert task_from_huggingface({"id2label": {"0": "LABEL_0"}}, 1, path)["head"] == "regression"
+    assert task_from_huggingface({}, 3, path)["labels"] == ["LABEL_0", "LABEL_1", "LABEL_2"]
+    assert (
+        task_from_huggingface({"problem_type": "multi_label_classification"}, 2, path)["head"] == "multilabel"
+    )
+    with pytest.raises(InputError, match="id2label names 2 labels but the head has 3"):
+        task_from_huggingface(named, 3, path)
