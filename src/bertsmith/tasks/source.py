@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 from bertsmith.errors import InputError
+from bertsmith.randomness import generator
 from bertsmith.tasks.rows import MISSING_POLICIES, Columns, Row
 
 
@@ -62,3 +64,39 @@ class RowSet:
     columns: Columns
     partial: bool = False
     counts: dict[str, int] = field(default_factory=dict)
+
+    def where(self, index: int) -> str:
+        """Return where a row stands, for messages."""
+        return f"{self.path}, line {self.rows[index].line}:"
+
+
+def subset(rows: RowSet, indices: Iterable[int]) -> RowSet:
+    """Return some of the rows, in the order of the file."""
+    return replace(rows, rows=[rows.rows[index] for index in sorted(indices)])
+
+
+def limit(rows: RowSet, number: int, seed: int) -> RowSet:
+    """Return ``number`` rows that the seed chooses; 0 or more than there are: all.
+
+    Raises:
+        InputError: the number is negative.
+    """
+    if number < 0:
+        raise InputError(f"limit-rows is {number}; it has to be 0 (all) or more")
+    if number == 0 or number >= len(rows.rows):
+        return rows
+    return subset(rows, generator(seed, "limit").permutation(len(rows.rows))[:number])
+
+
+def hold_out(rows: RowSet, seed: int, fraction: float = 0.1) -> tuple[RowSet, RowSet]:
+    """Return the rows to train on and those to keep for dev, chosen by the seed.
+
+    Raises:
+        InputError: there are fewer than two rows.
+    """
+    total = len(rows.rows)
+    if total < 2:
+        raise InputError(f"{rows.path}: {total} rows; at least 2 are needed to keep one for dev")
+    order = generator(seed, "dev").permutation(total)
+    kept = max(1, round(total * fraction))
+    return subset(rows, order[kept:]), subset(rows, order[:kept])

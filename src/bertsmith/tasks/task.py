@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bertsmith import metrics
 from bertsmith.config import nearest
 from bertsmith.errors import InputError
 from bertsmith.tasks import custom, glue
@@ -178,3 +179,36 @@ def gold_of(task: Task, rows: RowSet, labels: Sequence[str] | None) -> NDArray[A
         return label_values(rows.rows, rows.path)
     assert labels is not None, "a classifier has labels"
     return label_numbers(rows.rows, labels, rows.path)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How good outputs are.
+
+    Attributes:
+        metrics: the task's metrics over all rows.
+        loss: mean cross entropy in nats, or mean squared error in the labels' unit, over all rows.
+        constant: every row got the same prediction: nothing was learnt, or it was lost.
+    """
+
+    metrics: dict[str, float]
+    loss: float
+    constant: bool
+
+
+def score(task: Task, outputs: NDArray[np.float32], gold: NDArray[Any]) -> Score:
+    """Return the metrics over the whole set at once.
+
+    Args:
+        task: says which metrics.
+        outputs: of the head, float32 ``(rows, outputs)``.
+        gold: label numbers int64 ``(rows,)`` or values float64 ``(rows,)``.
+    """
+    if task.kind == REGRESSION:
+        predicted: NDArray[Any] = outputs[:, 0].astype(np.float64)  # (rows,)
+        loss = float(np.mean((predicted - gold) ** 2))
+    else:
+        predicted = outputs.argmax(axis=1)  # (rows,)
+        loss = metrics.classification_loss(outputs, gold)
+    values = metrics.compute(task.metrics, gold, predicted)
+    return Score(values, loss, len(predicted) > 1 and metrics.is_constant(predicted))

@@ -1,0 +1,115 @@
+"""What a predictor answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Classification:
+    """The label of one text.
+
+    Attributes:
+        label: the most probable label.
+        probability: of that label.
+        probabilities: of every label, in the model's order.
+        truncated: the text was cut.
+    """
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class Regression:
+    """The value of one text; ``truncated``: the text was cut."""
+
+    value: float
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A piece for a [MASK] and its probability over the whole vocabulary."""
+
+    token: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Filled:
+    """The candidates for one text.
+
+    Attributes:
+        text: the text with the best candidate in each [MASK].
+        masks: the candidates of each [MASK], best first.
+        truncated: the text was cut (behind its last [MASK]).
+    """
+
+    text: str
+    masks: list[list[Candidate]]
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Vectors of texts; ``numpy.asarray`` of it gives them.
+
+    Attributes:
+        vectors: float32 ``(texts, hidden)``.
+        truncated: whether each text was cut.
+    """
+
+    vectors: NDArray[np.float32]
+    truncated: list[bool]
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def __iter__(self) -> Iterator[NDArray[np.float32]]:
+        return iter(self.vectors)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.vectors, dtype=dtype, copy=True if copy is None else copy)
+
+
+@dataclass(frozen=True)
+class TokenVectors:
+    """Vectors of the pieces of one text, [CLS] and [SEP] left out.
+
+    Attributes:
+        tokens: the pieces.
+        offsets: where each starts and ends in the text, in characters.
+        vectors: float32 ``(pieces, hidden)``.
+        truncated: the text was cut.
+    """
+
+    tokens: list[str]
+    offsets: list[tuple[int, int]]
+    vectors: NDArray[np.float32]
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class Similarities:
+    """Cosines of every first text with every second text; ``numpy.asarray`` of it gives them.
+
+    Attributes:
+        values: float32 ``(first, second)``.
+        first_truncated: whether each first text was cut.
+        second_truncated: whether each second text was cut.
+    """
+
+    values: NDArray[np.float32]
+    first_truncated: list[bool]
+    second_truncated: list[bool]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.values, dtype=dtype, copy=True if copy is None else copy)

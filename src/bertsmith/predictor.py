@@ -1,0 +1,327 @@
+"""A model directory as a predictor: text in, typed answers out.
+
+Every verb takes a list and returns one answer a text in the same order. An answer does not depend on the
+other texts (float32: to 1e-5), and says whether its text was cut to the model's length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertsmith import features
+from bertsmith.answers import (
+    Candidate,
+    Classification,
+    Embeddings,
+    Filled,
+    Regression,
+    Similarities,
+    TokenVectors,
+)
+from bertsmith.bundle import (
+    Bundle,
+    load_bundle,
+    load_classification_model,
+    load_encoder,
+    load_pretraining_model,
+)
+from bertsmith.errors import InputError
+from bertsmith.metrics import probabilities_of
+from bertsmith.model.bert import Bert, BertForClassification, BertForPreTraining
+from bertsmith.tasks.encode import (
+    EncodedRow,
+    RowBatch,
+    Texts,
+    batch_of,
+    encode_rows,
+    token_batches,
+)
+from bertsmith.tasks.inference import Inference, head_outputs, inference_settings, run_rows
+from bertsmith.text.tokenizer import MASK
+from bertsmith.training.loop import autocast
+
+Text = str | tuple[str, str]
+
+
+Model = Bert | BertForPreTraining | BertForClassification
+
+
+def load(path: str | Path, precision: str = "float32", batch_tokens: int = 4096) -> Predictor:
+    """Load a model directory, ours or Hugging Face's.
+
+    Args:
+        path: the directory.
+        precision: "float32", "bfloat16", or "auto": bfloat16 where the processor computes in it.
+        batch_tokens: pieces of a forward pass.
+
+    Raises:
+        InputError: the directory or a setting is wrong.
+    """
+    bundle = load_bundle(path)
+    return Predictor(bundle, _model_of(bundle), inference_settings(precision, batch_tokens))
+
+
+def _model_of(bundle: Bundle) -> Model:
+    """Return the model with the head that is stored, or the encoder alone."""
+    if "classifier.weight" in bundle.state:
+        return load_classification_model(bundle, None)
+    if "mlm_head.dense.weight" in bundle.state:
+        return load_pretraining_model(bundle)
+    return load_encoder(bundle)
+
+
+class Predictor:
+    """A loaded model; see ``load``.
+
+    Attributes:
+        bundle: what the directory holds.
+        seq_len: pieces of the longest text, special tokens counted; longer ones are cut and say so.
+        truncation: "tail", "head" or "error", as stored with the model.
+    """
+
+    def __init__(self, bundle: Bundle, model: Model, inference: Inference) -> None:
+        task = bundle.task or {}
+        self.bundle = bundle
+        self.seq_len: int = task.get("seq_len") or bundle.config.max_positions
+        self.truncation: str = task.get("truncation") or "tail"
+        self._model = model.to(inference.device).eval()
+        self._inference = inference
+
+    @property
+    def labels(self) -> list[str] | None:
+        """Names of a classifier's labels in the order of their numbers."""
+        return (self.bundle.task or {}).get("labels")
+
+    def classify(self, texts: Sequence[Text]) -> list[Classification]:
+        """Return the label of each text, or of each pair given as a tuple.
+
+        Raises:
+            InputError: the model is no classifier, or a text is none.
+        """
+        outputs, rows = self._head_outputs(texts, "classification", "classify")
+        names = self.labels or []
+        answers = []
+        for shares, row in zip(probabilities_of(outputs).tolist(), rows, strict=True):
+            best = max(range(len(names)), key=shares.__getitem__)
+            probabilities = dict(zip(names, shares, strict=True))
+            answers.append(Classification(names[best], shares[best], probabilities, row.truncated))
+        return answers
+
+    def regress(self, texts: Sequence[Text]) -> list[Regression]:
+        """Return the value of each text, or of each pair given as a tuple.
+
+        Raises:
+            InputError: the model is no regression, or a text is none.
+        """
+        outputs, rows = self._head_outputs(texts, "regression", "regress")
+        return [
+            Regression(float(value), row.truncated) for value, row in zip(outputs[:, 0], rows, strict=True)
+        ]
+
+    def _head_outputs(
+        self, texts: Sequence[Text], head: str, verb: str
+    ) -> tuple[NDArray[np.float32], list[EncodedRow]]:
+        task = self.bundle.task or {}
+        if not isinstance(self._model, BertForClassification) or task.get("head") != head:
+            raise InputError(f"{self._where}: cannot {verb}, it has no {head} head; {self._can}")
+        columns = task.get("columns")
+        pairs = _checked(texts)
+        for number, (_, second) in enumerate(pairs):
+            if columns and (second is None) != (columns.get("second_text") is None):
+                kind = "single texts" if second is not None else "pairs, given as (first, second)"
+                raise InputError(
+                    f"{self._where}: the model was trained on {kind}; text number {number} is not"
+                )
+        rows = encode_rows(pairs, self.bundle.tokenizer, self.seq_len, self.truncation)
+        return head_outputs(self._model, self._model.num_outputs, rows, self._inference), rows
+
+    def embed(
+        self, texts: Sequence[Text], pooling: str = "mean", layer: int = -1, normalize: bool = False
+    ) -> Embeddings:
+        """Return one vector a text.
+
+        Args:
+            texts: texts, or pairs as tuples.
+            pooling: "mean" or "max" over all pieces of the text, [CLS] and [SEP] included (as
+                sentence-transformers does), or "cls", the vector of [CLS].
+            layer: -1 is the last layer, -2 that before it; 0 the embeddings' output.
+            normalize: scale each vector to length 1.
+
+        Raises:
+            InputError: a pooling or layer does not exist, or a text is none.
+        """
+        encoder = self._encoder
+        features.check(encoder, pooling, layer)
+        rows = encode_rows(_checked(texts), self.bundle.tokenizer, self.seq_len, self.truncation)
+        compute = partial(_pooled, encoder, pooling, layer)
+        vectors = run_rows(rows, compute, self.bundle.config.hidden_size, self._inference)
+        if normalize:
+            vectors = _normalized(vectors)
+        return Embeddings(vectors, [row.truncated for row in rows])
+
+    def embed_tokens(self, texts: Sequence[str], layer: int = -1) -> list[TokenVectors]:
+        """Return one vector for each piece of each text, with the piece's place in the text.
+
+        Raises:
+            InputError: the layer does not exist, or a text is none.
+        """
+        encoder, tokenizer = self._encoder, self.bundle.tokenizer
+        features.check(encoder, "cls", layer)
+        pairs = _checked(texts)
+        rows = encode_rows(pairs, tokenizer, self.seq_len, "tail")
+        found: dict[int, NDArray[np.float32]] = {}
+        for batch in self._batches(rows):
+            with torch.no_grad(), autocast(self._inference.device, self._inference.precision):
+                hidden = features.layer_output(encoder, batch.tokens, layer).float().cpu()
+            parts = features.rows_of(hidden, batch.tokens.layout)
+            found |= {int(index): part[1:-1].numpy() for index, part in zip(batch.rows, parts, strict=True)}
+        answers = []
+        for index, ((text, _), row) in enumerate(zip(pairs, rows, strict=True)):
+            ids, offsets = tokenizer.encode_with_offsets(text)
+            kept = len(row.ids) - 2
+            tokens = [tokenizer.token(id) for id in ids[:kept]]
+            answers.append(TokenVectors(tokens, offsets[:kept], found[index], row.truncated))
+        return answers
+
+    def similarity(
+        self, first: Sequence[Text], second: Sequence[Text] | None = None, pooling: str = "mean"
+    ) -> Similarities:
+        """Return the cosine of every first text's vector with every second text's.
+
+        Args:
+            first: texts.
+            second: texts; default: the first ones.
+            pooling: as in ``embed``.
+
+        Raises:
+            InputError: a pooling does not exist, or a text is none.
+        """
+        rows = self.embed(first, pooling, normalize=True)
+        columns = rows if second is None else self.embed(second, pooling, normalize=True)
+        return Similarities(rows.vectors @ columns.vectors.T, rows.truncated, columns.truncated)
+
+    def fill(self, texts: Sequence[str], top: int = 5) -> list[Filled]:
+        """Return the most probable pieces for each [MASK] of each text.
+
+        Args:
+            texts: each with at least one [MASK].
+            top: candidates for each [MASK].
+
+        Raises:
+            InputError: the model has no masked language model head, a text has no [MASK] or has one beyond
+                the model's length, or ``top`` is out of range.
+        """
+        if not isinstance(self._model, BertForPreTraining):
+            raise InputError(
+                f"{self._where}: cannot fill, it has no masked language model head; {self._can}; "
+                "take a pretrained model that was saved with it"
+            )
+        vocab_size = self.bundle.config.vocab_size
+        if not 1 <= top <= vocab_size:
+            raise InputError(f"top is {top}; it has to be between 1 and the vocabulary's {vocab_size}")
+        rows = [self._masked_row(number, text) for number, (text, _) in enumerate(_checked(texts))]
+        masks: list[list[list[Candidate]]] = [[] for _ in rows]
+        for batch in self._batches(rows):
+            for index, candidates in self._candidates(batch, top):
+                masks[index].append(candidates)
+        return [
+            Filled(_completed(text, found), found, row.truncated)
+            for text, found, row in zip(texts, masks, rows, strict=True)
+        ]
+
+    def _masked_row(self, number: int, text: str) -> EncodedRow:
+        tokenizer = self.bundle.tokenizer
+        if MASK not in text:
+            raise InputError(
+                f"text number {number} has no {MASK}: {text[:60]!r}; put one where a word is missing"
+            )
+        pieces = tokenizer.encode_with_masks(text)
+        kept = pieces[: self.seq_len - 2]
+        if tokenizer.mask_id in pieces[len(kept) :]:
+            raise InputError(
+                f"text number {number} has a {MASK} beyond the model's {self.seq_len} pieces; shorten it"
+            )
+        ids = np.array([tokenizer.cls_id, *kept, tokenizer.sep_id], dtype=np.int64)
+        return EncodedRow(ids, len(ids), len(kept) < len(pieces))
+
+    def _candidates(self, batch: RowBatch, top: int) -> Iterator[tuple[int, list[Candidate]]]:
+        """Yield (row, candidates) for each [MASK] of a batch, in the order of the places."""
+        tokenizer = self.bundle.tokenizer
+        picks = (batch.tokens.input_ids == tokenizer.mask_id).nonzero().squeeze(1)  # (picks,)
+        with torch.no_grad(), autocast(self._inference.device, self._inference.precision):
+            scores, _ = self._model(batch.tokens, picks)
+        # Ids beyond the vocabulary (embeddings that were padded) name no piece.
+        shares = torch.softmax(scores[:, : tokenizer.vocab_size].float(), dim=-1)  # (picks, vocab)
+        best = shares.topk(min(top, tokenizer.vocab_size))
+        owners = np.searchsorted(batch.tokens.layout.starts, picks.cpu().numpy(), side="right") - 1
+        for owner, values, ids in zip(owners, best.values.tolist(), best.indices.tolist(), strict=True):
+            pairs = zip(ids, values, strict=True)
+            yield int(batch.rows[owner]), [Candidate(tokenizer.token(id), value) for id, value in pairs]
+
+    def _batches(self, rows: Sequence[EncodedRow]) -> Iterator[RowBatch]:
+        for indices in token_batches([len(row.ids) for row in rows], self._inference.batch_tokens):
+            yield batch_of(rows, indices).to(self._inference.device)
+
+    @property
+    def _encoder(self) -> Bert:
+        return self._model if isinstance(self._model, Bert) else self._model.bert
+
+    @property
+    def _where(self) -> str:
+        return str(self.bundle.directory)
+
+    @property
+    def _can(self) -> str:
+        head = (self.bundle.task or {}).get("head")
+        verbs = {"classification": "classify, ", "regression": "regress, "}.get(head or "", "")
+        fill = "fill, " if isinstance(self._model, BertForPreTraining) else ""
+        return f"it can {verbs}{fill}embed, similarity"
+
+
+def _pooled(encoder: Bert, pooling: str, layer: int, batch: RowBatch) -> Tensor:
+    return features.pool(features.layer_output(encoder, batch.tokens, layer), batch.tokens.layout, pooling)
+
+
+def _normalized(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    scaled: NDArray[np.float32] = vectors / np.maximum(lengths, 1e-12)
+    return scaled
+
+
+def _checked(texts: Sequence[Text]) -> list[Texts]:
+    """Return texts as pairs whose second may be ``None``.
+
+    Raises:
+        InputError: it is a single string, or an item is neither a text nor a pair.
+    """
+    if isinstance(texts, str):
+        raise InputError(f"expected a list of texts, got one text {texts[:40]!r}; write [text]")
+    pairs: list[Texts] = []
+    for number, text in enumerate(texts):
+        if isinstance(text, str):
+            pairs.append((text, None))
+        elif isinstance(text, (tuple, list)) and len(text) == 2 and all(isinstance(part, str) for part in text):
+            pairs.append((text[0], text[1]))
+        else:
+            raise InputError(
+                f"text number {number} is a {type(text).__name__}; expected a text or a pair of texts"
+            )
+    return pairs
+
+
+def _completed(text: str, masks: list[list[Candidate]]) -> str:
+    """Return the text with the best candidate in each [MASK]; a ## piece joins the word before it."""
+    parts = text.split(MASK)
+    completed = parts[0]
+    for candidates, part in zip(masks, parts[1:], strict=True):
+        token = candidates[0].token
+        completed = completed.rstrip() + token[2:] if token.startswith("##") else completed + token
+        completed += part
+    return completed

@@ -1,0 +1,178 @@
+"""Fine-tune a model on a task: read, train once a seed, keep the best epoch on dev, write a model directory.
+
+Source: the paper, sections 4 and A.3; run_classifier.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bertsmith.bundle import Bundle, load_bundle, load_classification_model
+from bertsmith.device import describe, limit_threads
+from bertsmith.errors import InputError
+from bertsmith.interop.huggingface import config_from_huggingface, read_config
+from bertsmith.model.bert import BertForClassification
+from bertsmith.objectives import ClassificationObjective, RegressionObjective
+from bertsmith.randomness import seed_of
+from bertsmith.recipes.config import FinetuneConfig
+from bertsmith.recipes.finetune_report import CONSTANT, DIVERGED, LEARNED, SeedRun, greeting, save, summarize
+from bertsmith.runlog import RunLog, write_config, write_environment
+from bertsmith.tasks.encode import TrainingRows, check_seq_len
+from bertsmith.tasks.inference import Inference, head_outputs, inference_settings
+from bertsmith.tasks.prepared import Encoding, TrainingData, read_training_data
+from bertsmith.tasks.source import DataSource
+from bertsmith.tasks.task import REGRESSION, Task, find_task, score
+from bertsmith.text.tokenizer import Tokenizer
+from bertsmith.training.loop import LoopSettings, NonFiniteLoss, train
+from bertsmith.training.optimizer import build_optimizer
+from bertsmith.training.schedule import Budget
+
+EVALUATION_TOKENS = 4096
+
+
+def finetune(config: FinetuneConfig) -> dict[str, Any]:
+    """Fine-tune, and write the run directory.
+
+    Returns:
+        The content of metrics.json, and where the model is as ``model_directory``.
+
+    Raises:
+        InputError: settings, data or model are wrong, or every run diverged.
+    """
+    for name in ("epochs", "batch_size", "seeds"):
+        if getattr(config, name) < 1:
+            raise InputError(f"{name.replace('_', '-')} is {getattr(config, name)}; it has to be at least 1")
+    threads = limit_threads()
+    inference = inference_settings(config.precision, EVALUATION_TOKENS)
+    task = find_task(config.task)
+    bundle = _start(config)
+    check_seq_len(config.seq_len, bundle.config.max_positions, config.truncation)
+    source = DataSource(
+        config.data, config.dev, config.text, config.second_text, config.label, config.missing
+    )
+    encoding = Encoding(bundle.tokenizer, config.seq_len, config.truncation)
+    data = read_training_data(task, source, encoding, config.limit_rows, config.seed)
+
+    out = Path(config.out)
+    out.mkdir(parents=True, exist_ok=True)
+    write_config(out, config)
+    facts = {"device": describe(inference.device), "precision": str(inference.precision).split(".")[-1]}
+    write_environment(out, **facts, threads=threads)
+    runs: list[SeedRun] = []
+    best: SeedRun | None = None
+    with RunLog(out, title=f"fine-tuning {task.name}") as log:
+        log.note(greeting(data))
+        for seed in range(config.seed, config.seed + config.seeds):
+            run = _run_seed(config, task, data, bundle, inference, seed, log)
+            log.note(run.line())
+            runs.append(run)
+            best = _better(task, best, run)
+    if best is None:
+        rate = config.optimizer.learning_rate
+        raise InputError(f"every run diverged; lower --optimizer.learning-rate (it is {rate})")
+    summary = summarize(config, task, data, runs, best)
+    model = load_classification_model(dataclasses.replace(bundle, state=best.state), None)
+    save(out, task, data, bundle, model, best, summary)
+    return summary | {"model_directory": str(out / "model")}
+
+
+def _start(config: FinetuneConfig) -> Bundle:
+    """Return the model to start from, without weights when they are to be random."""
+    if config.random_weights:
+        path = Path(config.model)
+        shape = config_from_huggingface(read_config(path / "config.json"), path / "config.json")
+        bundle = Bundle(shape, Tokenizer.load(path), None, {}, path)
+    else:
+        bundle = load_bundle(config.model)
+        # A head that was trained before is not this task's: every run draws a new one.
+        state = {name: value for name, value in bundle.state.items() if not name.startswith("classifier.")}
+        bundle = dataclasses.replace(bundle, state=state)
+    if config.dropout is None:
+        return bundle
+    shape = dataclasses.replace(
+        bundle.config, hidden_dropout=config.dropout, attention_dropout=config.dropout
+    )
+    return dataclasses.replace(bundle, config=shape)
+
+
+def _run_seed(
+    config: FinetuneConfig,
+    task: Task,
+    data: TrainingData,
+    bundle: Bundle,
+    inference: Inference,
+    seed: int,
+    log: RunLog,
+) -> SeedRun:
+    """Train with one seed; evaluate on dev after each epoch and keep the best one's weights."""
+    torch.manual_seed(seed_of(seed, "weights"))  # the head, and all weights where they are random
+    model = load_classification_model(bundle, len(data.labels) if data.labels else 1)
+    model.to(inference.device)
+    rows = TrainingRows(data.train.encoded, data.targets, config.batch_size, seed)
+    total_steps = config.epochs * rows.steps_per_epoch
+    steps = train(
+        model,
+        build_optimizer(model, config.optimizer),
+        RegressionObjective() if task.kind == REGRESSION else ClassificationObjective(),
+        lambda step: [batch.to(inference.device) for batch in rows.batch(step)],
+        LoopSettings(
+            seed,
+            inference.device,
+            inference.precision,
+            config.optimizer.max_grad_norm,
+            config.optimizer.warmup_fraction,
+        ),
+        Budget(steps=total_steps),
+    )
+    run = SeedRun(seed, task.main_metric)
+    before = (seed - config.seed) * total_steps
+    begun = time.perf_counter()
+    try:
+        for step in steps:
+            number = before + step.step
+            event = {"step": number, "seed": seed, **step.losses, **step.monitors}
+            event |= {"learning_rate": step.learning_rate, "grad_norm": step.grad_norm}
+            log.log(event | {"tokens": step.tokens, "seconds": step.seconds})
+            speed = f"{config.batch_size / step.seconds:.0f} rows/s"
+            log.progress(number / (config.seeds * total_steps), f"seed {seed}  loss {step.loss:.4f}  {speed}")
+            if step.step % rows.steps_per_epoch == 0:
+                _evaluate(task, data, model, run, inference)
+                found = run.epochs[-1]
+                dev = {f"dev_{name}": value for name, value in found.metrics.items()}
+                log.log({"step": number, "seed": seed, **dev, "dev_loss": found.loss})
+    except NonFiniteLoss:
+        run.status = DIVERGED
+    if run.status == LEARNED and run.best is not None and run.best.constant:
+        run.status = CONSTANT
+    run.seconds = time.perf_counter() - begun
+    return run
+
+
+def _evaluate(
+    task: Task, data: TrainingData, model: BertForClassification, run: SeedRun, inference: Inference
+) -> None:
+    """Score dev; keep weights and outputs if this epoch is the best so far (of equals the first)."""
+    outputs = data.unscaled(head_outputs(model, model.num_outputs, data.dev.encoded, inference))
+    previous = run.best
+    run.epochs.append(score(task, outputs, data.dev.gold))
+    if previous is None or run.epochs[-1].metrics[task.main_metric] > previous.metrics[task.main_metric]:
+        run.best_epoch = len(run.epochs)
+        run.outputs = outputs
+        run.state = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+
+
+def _better(task: Task, best: SeedRun | None, run: SeedRun) -> SeedRun | None:
+    """Return the better run on dev (of equals the first); the other one's weights are let go."""
+    if run.best is None:
+        return best
+    if best is not None and best.best is not None:
+        if run.best.metrics[task.main_metric] <= best.best.metrics[task.main_metric]:
+            run.state = {}
+            return best
+        best.state = {}
+    return run

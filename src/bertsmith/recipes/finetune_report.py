@@ -1,0 +1,191 @@
+"""What a fine-tuning leaves behind: metrics, predictions on dev, the model directory and its card."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertsmith import files, metrics
+from bertsmith.bundle import Bundle, model_card, save_bundle
+from bertsmith.model.bert import BertForClassification
+from bertsmith.recipes.config import FinetuneConfig
+from bertsmith.tasks.answers import answer_objects
+from bertsmith.tasks.prepared import TrainingData
+from bertsmith.tasks.task import Score, Task
+
+LEARNED, CONSTANT, DIVERGED = "learned", "constant predictions", "diverged"
+
+
+@dataclass
+class SeedRun:
+    """One run.
+
+    Attributes:
+        seed: of head, order and dropout.
+        main_metric: what the best epoch is chosen by.
+        epochs: the score on dev after each epoch.
+        best_epoch: counted from 1; 0: none was finished.
+        status: LEARNED; CONSTANT: the best epoch predicts the same for every row; DIVERGED: the loss became
+            infinite or NaN.
+        seconds: of training and evaluations.
+        state: weights of the best epoch, by our names; empty when another run was better.
+        outputs: of the best epoch on dev, float32 ``(rows, outputs)``, in the unit of the labels.
+    """
+
+    seed: int
+    main_metric: str
+    epochs: list[Score] = field(default_factory=list)
+    best_epoch: int = 0
+    status: str = LEARNED
+    seconds: float = 0.0
+    state: dict[str, Tensor] = field(default_factory=dict)
+    outputs: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 1), dtype=np.float32))
+
+    @property
+    def best(self) -> Score | None:
+        """The score of the best epoch; ``None`` when the run diverged within the first."""
+        return self.epochs[self.best_epoch - 1] if self.epochs else None
+
+    def line(self) -> str:
+        """Return the run in one line for people."""
+        if self.best is None:
+            return f"seed {self.seed}: {self.status} within the first epoch"
+        values = ", ".join(f"{name} {value:.4f}" for name, value in self.best.metrics.items())
+        doubt = "" if self.status == LEARNED else f"  ({self.status})"
+        return f"seed {self.seed}: dev {values} in epoch {self.best_epoch}, {self.seconds:.1f} s{doubt}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the run as it stands in metrics.json."""
+        best = self.best
+        return {
+            "seed": self.seed,
+            "status": self.status,
+            "dev": best.metrics if best else None,
+            "dev_loss": best.loss if best else None,
+            "best_epoch": self.best_epoch,
+            "epochs": [{"dev": epoch.metrics, "dev_loss": epoch.loss} for epoch in self.epochs],
+            "train_seconds": round(self.seconds, 3),
+        }
+
+
+def greeting(data: TrainingData) -> str:
+    """Say what was read."""
+    train, dev = data.train.rows, data.dev.rows
+    parts = [f"{len(train.rows):,} training rows of {train.path}"]
+    parts.append(f"{len(dev.rows):,} dev rows ({data.dev_source}{', a part' if dev.partial else ''})")
+    if data.labels is not None:
+        parts.append(f"{len(data.labels)} labels")
+    cut = data.train.truncated_rows + data.dev.truncated_rows
+    if cut:
+        parts.append(f"{cut:,} rows are too long and were cut (see --seq-len)")
+    left_out = sum(rows.counts["missing_rows"] for rows in (train, dev))
+    if left_out:
+        parts.append(f"{left_out:,} rows lack text or label and were left out")
+    return "; ".join(parts)
+
+
+def summarize(
+    config: FinetuneConfig, task: Task, data: TrainingData, runs: Sequence[SeedRun], best: SeedRun
+) -> dict[str, Any]:
+    """Return the content of metrics.json: ``dev`` of the kept run, mean and std over all finished runs."""
+    finished = [run.best.metrics for run in runs if run.best is not None]
+    means, deviations = metrics.mean_and_deviation(finished)
+    train, dev = data.train.rows, data.dev.rows
+    return {
+        "task": task.name,
+        "model": config.model,
+        "dev": best.best.metrics if best.best else None,
+        "main_metric": task.main_metric,
+        "best_seed": best.seed,
+        "mean": means,
+        "std": deviations,
+        "seeds": [run.to_dict() for run in runs],
+        "failed_runs": [{"seed": run.seed, "why": run.status} for run in runs if run.status != LEARNED],
+        "labels": list(data.labels) if data.labels is not None else None,
+        "train_rows": len(train.rows),
+        "dev_rows": len(dev.rows),
+        "dev_source": data.dev_source,
+        "partial": {"train": train.partial, "dev": dev.partial},
+        "truncated_rows": data.train.truncated_rows + data.dev.truncated_rows,
+        "truncated": {"train": data.train.truncated_rows, "dev": data.dev.truncated_rows},
+        "missing_rows": {"train": train.counts["missing_rows"], "dev": dev.counts["missing_rows"]},
+        "blank_lines": {"train": train.counts["blank_lines"], "dev": dev.counts["blank_lines"]},
+        "data_sha256": {"train": files.sha256_of(Path(train.path)), "dev": files.sha256_of(Path(dev.path))},
+        "train_seconds": round(sum(run.seconds for run in runs), 3),
+        "settings": {
+            "epochs": config.epochs,
+            "batch_size": config.batch_size,
+            "learning_rate": config.optimizer.learning_rate,
+            "seq_len": config.seq_len,
+            "truncation": config.truncation,
+            "dropout": config.dropout,
+            "random_weights": config.random_weights,
+        },
+    }
+
+
+def save(
+    out: Path,
+    task: Task,
+    data: TrainingData,
+    bundle: Bundle,
+    model: BertForClassification,
+    best: SeedRun,
+    summary: dict[str, Any],
+) -> None:
+    """Write the model directory, predictions-dev.jsonl and, last, metrics.json."""
+    with torch.no_grad():  # the scale of the values becomes part of the head
+        if data.labels is None:
+            model.classifier.weight.mul_(data.scale)
+            model.classifier.bias.mul_(data.scale).add_(data.center)
+    settings = summary["settings"]
+    columns = data.train.rows.columns
+    stored = {
+        "task": task.name,
+        "head": task.kind,
+        "labels": summary["labels"],
+        "seq_len": settings["seq_len"],
+        "truncation": settings["truncation"],
+        "columns": {"text": columns.text, "second_text": columns.second_text, "label": columns.label},
+        "main_metric": task.main_metric,
+        "metrics": {"dev": summary["dev"]},
+    }
+    save_bundle(out / "model", model, bundle.tokenizer, stored, _card(summary))
+    _write_predictions(out / "predictions-dev.jsonl", data, best)
+    files.write_json(out / "metrics.json", summary)
+
+
+def _card(summary: dict[str, Any]) -> str:
+    facts = {
+        "task": summary["task"],
+        "started from": Path(summary["model"]).name,
+        "labels": ", ".join(summary["labels"]) if summary["labels"] else "a number",
+        "training rows": summary["train_rows"],
+        "dev rows": f"{summary['dev_rows']} ({summary['dev_source']})",
+        "dev metrics of this model, chosen as the best on the same rows": summary["dev"],
+        "mean over seeds": summary["mean"],
+        "standard deviation over seeds": summary["std"],
+        "settings": summary["settings"],
+        "sha256 of the data": summary["data_sha256"],
+        "rows that were cut": summary["truncated"],
+    }
+    verb = "classify" if summary["labels"] else "regress"
+    usage = f'import bertsmith\n\nbertsmith.load("model").{verb}(["a text"])'
+    return model_card(f"BERT fine-tuned on {summary['task']}", facts, usage)
+
+
+def _write_predictions(path: Path, data: TrainingData, best: SeedRun) -> None:
+    answers = answer_objects(best.outputs, data.labels)
+    with files.atomic_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        for row, cut, answer in zip(data.dev.rows.rows, data.dev.encoded, answers, strict=True):
+            gold = row.label if data.labels is not None else float(str(row.label))
+            line = {"line": row.line, "gold": gold, **answer, "truncated": cut.truncated}
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
