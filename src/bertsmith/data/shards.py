@@ -199,13 +199,13 @@ class Instances:
                 for shard in manifest["splits"][split]["shards"]
                 for file in shard["files"].values()
             ]
+            for path, size, digest in files:
+                _check_file(path, size, digest if verify else None)
+            return cls(directory, split, manifest)
         except (KeyError, TypeError, AttributeError) as error:
             raise InputError(
                 f"{directory / 'manifest.json'}: lacks {error}; prepare the data again"
             ) from error
-        for path, size, digest in files:
-            _check_file(path, size, digest if verify else None)
-        return cls(directory, split, manifest)
 
     def __len__(self) -> int:
         return int(self._firsts[-1])
