@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertsmith.config import to_dict
+from bertsmith.config import duration_seconds, to_dict
 from bertsmith.data.batch import PretrainingBatch
 from bertsmith.data.loader import PretrainingLoader, fixed_batches
 from bertsmith.data.shards import Instances
@@ -133,6 +133,8 @@ def check(config: PretrainConfig) -> None:
     if (config.steps is None) == (config.budget is None):
         given = "neither" if config.steps is None else "both"
         raise InputError(f"give either --steps or --budget, not {given}: for example --budget 30m")
+    if config.budget is not None:
+        duration_seconds(config.budget)
     for name, least in _AT_LEAST.items():
         value = getattr(config, name)
         if value is not None and value < least:
