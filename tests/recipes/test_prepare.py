@@ -1,0 +1,335 @@
+"""The verb prepare, from text files to instances."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from bertsmith.data.config import MaskingConfig
+from bertsmith.data.loader import PretrainingLoader, fixed_batches
+from bertsmith.data.shards import Instances
+from bertsmith.errors import InputError
+from bertsmith.files import sha256_of
+from bertsmith.recipes.config import PrepareConfig
+from bertsmith.recipes.prepare import prepare
+from bertsmith.text.config import CorpusConfig
+from bertsmith.text.tokenizer import Tokenizer
+
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+PLAIN = CorpusConfig(sentences="line", prose_only=False)
+
+
+def write_vocab(path: Path, words: list[str]) -> Path:
+    path.write_text("\n".join([*SPECIALS, *words]) + "\n")
+    path.with_name("tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
+    return path
+
+
+@pytest.fixture
+def vocab(tmp_path: Path) -> Path:
+    return write_vocab(tmp_path / "vocab.txt", ["red", "blue", "one", "two", "three", "a", "b", "."])
+
+
+def settings(tmp_path: Path, content: str, vocab: Path, **changes: Any) -> PrepareConfig:
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text(content)
+    base = PrepareConfig([str(corpus)], str(vocab), str(tmp_path / "data"), workers=1, text=PLAIN)
+    return replace(base, **changes)
+
+
+def words_of(data: Path, split: str) -> list[tuple[list[str], list[str], int]]:
+    tokenizer = Tokenizer.load(data)
+    instances = Instances.open(data, split, verify=True)
+    result = []
+    for index in range(len(instances)):
+        example = instances.example(index)
+        assert example.ids[0] == tokenizer.cls_id
+        assert example.ids[-1] == example.ids[example.second_start - 1] == tokenizer.sep_id
+        words = [tokenizer.token(int(id)) for id in example.ids]
+        middle = example.second_start
+        result.append((words[1 : middle - 1], words[middle:-1], example.nsp_label))
+    return result
+
+
+def test_c015_one_document_is_an_error(tmp_path, vocab) -> None:
+    config = settings(tmp_path, "red one\nred two\nred three\n", vocab, passes=20, seq_len=40)
+    with pytest.raises(InputError, match="NSP needs at least two documents"):
+        prepare(config)
+    assert sorted(os.listdir(tmp_path)) == ["corpus.txt", "tokenizer_config.json", "vocab.txt"]
+    summary = prepare(replace(config, pairing="sop"))
+    assert summary["train"]["instances"] >= 20
+
+
+def test_c015_two_documents_give_true_labels(tmp_path, vocab) -> None:
+    text = "red one\nred two\nred three\n\nblue one\nblue two\n"
+    summary = prepare(settings(tmp_path, text, vocab, passes=20, seq_len=40))
+    rows = words_of(tmp_path / "data", "train")
+    assert len(rows) == summary["train"]["instances"] >= 40
+    documents = [text.split() for text in text.split("\n\n")]
+    for first, second, label in rows:
+        colours = [{word for word in part if word in ("red", "blue")} for part in (first, second)]
+        assert [len(colour) for colour in colours] == [1, 1]
+        if label == 1:
+            assert colours[0] != colours[1]
+        else:
+            (document,) = (words for words in documents if words[0] in colours[0])
+            whole = first + second
+            assert any(document[at : at + len(whole)] == whole for at in range(len(document)))
+    balance = summary["train"]["nsp"]
+    labels = [label for _, _, label in rows]
+    assert (balance["next"], balance["random"]) == (labels.count(0), labels.count(1))
+    assert balance["next"] > 0
+
+
+@pytest.mark.parametrize("missing", SPECIALS)
+def test_c010_a_missing_special_token_stops_before_any_work(tmp_path, missing) -> None:
+    vocab = tmp_path / "vocab.txt"
+    vocab.write_text("\n".join(token for token in [*SPECIALS, "a", "b", "c"] if token != missing))
+    config = PrepareConfig(["no-such-corpus.txt"], str(vocab), str(tmp_path / "data"))
+    with pytest.raises(InputError) as caught:
+        prepare(config)
+    assert missing in str(caught.value)
+    assert str(vocab) in str(caught.value)
+    assert os.listdir(tmp_path) == ["vocab.txt"]
+
+
+def test_c026_repeated_lines_are_reported_as_a_warning(tmp_path, vocab, caplog) -> None:
+    lines = ["a red one ."] * 901 + [f"{'red ' * (n // 10)}{'blue ' * (n % 10)}two ." for n in range(1, 100)]
+    text = "\n\n".join("\n".join(lines[start : start + 10]) for start in range(0, 1000, 10))
+    with caplog.at_level(logging.WARNING):
+        summary = prepare(settings(tmp_path, text, vocab))
+    assert summary["corpus"]["lines"] == 1000
+    assert summary["corpus"]["repeated_lines"] == 900
+    assert summary["corpus"]["repeated_lines_share"] == 0.9
+    assert any("90%" in message.replace(" ", "") for message in caplog.messages)
+    manifest = json.loads((tmp_path / "data" / "manifest.json").read_text())
+    assert manifest["corpus"]["repeated_lines_share"] == 0.9
+
+
+def test_one_sentence_documents_are_reported_as_unbalanced(tmp_path, vocab, caplog) -> None:
+    summary = prepare(settings(tmp_path, "red one\n\nblue one\n\nred two\n\nblue two\n", vocab))
+    assert summary["train"]["nsp"]["random_share"] == 1.0
+    assert any("100 % of the pairs are random" in message for message in caplog.messages)
+
+
+def test_wrong_input_is_refused_with_a_reason(tmp_path, vocab) -> None:
+    def message(content: str, **changes: Any) -> str:
+        with pytest.raises(InputError) as caught:
+            prepare(settings(tmp_path, content, vocab, **changes))
+        assert not (tmp_path / "data").exists()
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    assert "holds no text" in message("\n \n\n")
+    assert "holds no text" in message("")
+    dropped = message("a\tb\tc\n", text=replace(PLAIN, prose_only=True))
+    assert "prose filter dropped every line" in dropped
+    assert "table 1" in dropped
+    assert "no visible text" in message("\u200b\n\n\u200b\n")
+    assert "no instances" in message("red one\n\nblue one\n", pairing="sop")
+    assert "heldout is 1.0" in message("red one\n", heldout=1.0)
+    assert "workers is -1" in message("red one\n", workers=-1)
+    assert "pairing 'nps' is unknown" in message("red one\n", pairing="nps")
+    assert "seq-len is 4" in message("red one\n", seq_len=4)
+
+
+def test_an_existing_directory_is_kept_unless_it_is_empty(tmp_path, vocab) -> None:
+    config = settings(tmp_path, "red one\nred two\n\nblue one\nblue two\n", vocab)
+    (tmp_path / "data").mkdir()
+    prepare(config)
+    before = sha256_of(tmp_path / "data" / "manifest.json")
+    with pytest.raises(InputError, match="exists already"):
+        prepare(replace(config, seed=1))
+    assert sha256_of(tmp_path / "data" / "manifest.json") == before
+    with pytest.raises(InputError, match="exists already"):
+        prepare(replace(config, out=str(vocab)))
+
+
+def test_the_manifest_ties_inputs_vocabulary_and_settings(tmp_path, vocab) -> None:
+    config = settings(tmp_path, "red one\nred two\n\nblue one\nblue two\n", vocab, passes=3)
+    prepare(config)
+    manifest = json.loads((tmp_path / "data" / "manifest.json").read_text())
+    corpus = Path(config.corpus[0])
+    assert manifest["inputs"] == [
+        {"file": str(corpus), "bytes": corpus.stat().st_size, "sha256": sha256_of(corpus)}
+    ]
+    stored = Tokenizer.load(tmp_path / "data")
+    assert manifest["vocabulary"] == {"size": 13, "identity": stored.identity()}
+    assert stored.identity() == Tokenizer.load(vocab).identity()
+    assert manifest["settings"]["passes"] == 3
+    assert manifest["settings"]["text"]["sentences"] == "line"
+    assert manifest["bertsmith_version"]
+    assert sorted(os.listdir(tmp_path / "data")) == [
+        "heldout", "manifest.json", "tokenizer.json", "tokenizer_config.json", "train", "vocab.txt",
+    ]  # fmt: skip
+
+
+# --- on real text ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def real(shared_data, tmp_path_factory) -> PrepareConfig:
+    """Settings for the starter corpus: ten books, 197 documents, and the uncased vocabulary of BERT."""
+    directory = tmp_path_factory.mktemp("real")
+    packed = shared_data / "vocab" / "bert-base-uncased-vocab.txt.gz"
+    (directory / "vocab.txt").write_bytes(gzip.decompress(packed.read_bytes()))
+    (directory / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
+    corpus = shared_data / "corpus" / "starter-en.txt.gz"
+    return PrepareConfig(
+        [str(corpus)], str(directory / "vocab.txt"), str(directory / "data"), workers=1, heldout=0.05
+    )
+
+
+@pytest.fixture(scope="module")
+def real_data(real) -> Path:
+    summary = prepare(real)
+    assert summary["corpus"]["documents"] == 197
+    assert summary["train"]["documents"] == 187
+    assert summary["heldout"]["documents"] == 10
+    assert 0.5 < summary["train"]["nsp"]["random_share"] < 0.6
+    assert summary["train"]["instances"] == sum(summary["train"]["lengths"].values())
+    return Path(real.out)
+
+
+def contents(data: Path) -> dict[str, str]:
+    return {str(path.relative_to(data)): sha256_of(path) for path in data.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_the_number_of_workers_changes_no_byte(real, real_data, workers, tmp_path) -> None:
+    prepare(replace(real, out=str(tmp_path / "data"), workers=workers))
+    assert contents(tmp_path / "data") == contents(real_data)
+
+
+@pytest.mark.parametrize("pairing", ["sop", "full-sentences", "doc-sentences"])
+def test_workers_change_no_byte_of_the_other_pairings(shared_data, real, tmp_path, pairing) -> None:
+    text = gzip.decompress((shared_data / "corpus" / "starter-en.txt.gz").read_bytes()).decode()
+    (tmp_path / "corpus.txt").write_text("\n\n".join(text.split("\n\n")[:30]))
+    config = replace(real, corpus=[str(tmp_path / "corpus.txt")], pairing=pairing, passes=2, seq_len=64)
+    one = prepare(replace(config, out=str(tmp_path / "one")))
+    prepare(replace(config, out=str(tmp_path / "two"), workers=2))
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    if pairing != "sop":  # nothing is lost: every piece is in each pass, [CLS] and [SEP] come on top
+        instances = Instances.open(tmp_path / "one", "train")
+        tokenizer = Tokenizer.load(tmp_path / "one")
+        ids = np.concatenate(instances.rows(np.arange(len(instances))))
+        normal = int(((ids != tokenizer.cls_id) & (ids != tokenizer.sep_id)).sum())
+        heldout = Instances.open(tmp_path / "one", "heldout")
+        ids = np.concatenate(heldout.rows(np.arange(len(heldout))))
+        normal += 2 * int(((ids != tokenizer.cls_id) & (ids != tokenizer.sep_id)).sum())
+        assert normal == 2 * one["corpus"]["pieces"]
+
+
+def test_real_instances_are_well_formed(real_data) -> None:
+    tokenizer = Tokenizer.load(real_data)
+    texts = {}
+    for split in ("train", "heldout"):
+        instances = Instances.open(real_data, split, verify=True)
+        rows = instances.rows(np.arange(len(instances)))
+        everything = np.arange(len(instances))
+        for row, second in zip(rows, instances.second_starts(everything).tolist(), strict=True):
+            assert 5 <= len(row) <= 128
+            assert np.flatnonzero(
+                np.isin(row, list(tokenizer.special_ids - {tokenizer.unk_id}))
+            ).tolist() == [
+                0,
+                second - 1,
+                len(row) - 1,
+            ]
+        texts[split] = {row[1 : second - 1].tobytes() for row, second in zip(
+            rows, instances.second_starts(everything).tolist(), strict=True) if second > 20}  # fmt: skip
+    assert not texts["train"] & texts["heldout"]  # whole documents are held out
+
+
+@pytest.mark.parametrize("whole_words", [False, True])
+def test_c017_masks_of_real_text(real_data, whole_words) -> None:
+    tokenizer = Tokenizer.load(real_data)
+    instances = Instances.open(real_data, "train")
+    loader = PretrainingLoader(instances, tokenizer, MaskingConfig(whole_words=whole_words), 0, 64)
+    picks = normal = kept = masks = 0
+    for step in range(40):
+        (batch,) = loader.batch(step)
+        ids = batch.tokens.input_ids
+        there, labels = ids[batch.picks], batch.pick_labels
+        specials = {tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id, tokenizer.mask_id}
+        assert not set(labels.tolist()) & specials
+        assert not set(there.tolist()) & (specials - {tokenizer.mask_id})
+        rows = np.repeat(np.arange(64), batch.tokens.layout.lengths)
+        per_row = np.bincount(rows[batch.picks.numpy()], minlength=64)
+        budget = [min(20, max(1, round(n * 0.15))) for n in batch.tokens.layout.lengths]
+        assert (per_row <= budget).all()
+        assert (per_row >= 1).all()
+        assert whole_words or per_row.tolist() == budget
+        picks += len(there)
+        normal += len(ids) - 3 * 64
+        masks += int((there == tokenizer.mask_id).sum())
+        kept += int((there == labels).sum())
+    assert (0.12 if whole_words else 0.14) <= picks / normal <= 0.17
+    assert abs(masks / picks - 0.8) < 0.02
+    assert abs(kept / picks - 0.1) < 0.02
+    heldout = Instances.open(real_data, "heldout")
+    seen = [len(b.example_ids) for b in fixed_batches(heldout, tokenizer, MaskingConfig(), 100, 32)]
+    assert sum(seen) == min(100, len(heldout))
+
+
+# --- interruptions -----------------------------------------------------------------------------------------
+
+
+def start(config: PrepareConfig) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "bertsmith", "prepare", "--corpus", *config.corpus]
+    command += ["--vocab", config.vocab, "--out", config.out, "--workers", "2", "--passes", "40"]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def wait_for(directory: Path, process: subprocess.Popen[bytes]) -> None:
+    """Wait until the work is under way: the flat files of the pieces have grown."""
+    for _ in range(600):
+        assert process.poll() is None, "it ended too early to be stopped"
+        if any(path.stat().st_size > 100_000 for path in directory.glob(".data.*.tmp/work/ids")):
+            return
+        time.sleep(0.05)
+    pytest.fail("no work was seen")
+
+
+def test_kill_leaves_nothing_half_written_and_the_next_run_clears_up(real, tmp_path) -> None:
+    config = replace(real, out=str(tmp_path / "data"))
+    process = start(config)
+    wait_for(tmp_path, process)
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.communicate()
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert alive == []
+    assert not (tmp_path / "data").exists()
+    assert [path.name for path in tmp_path.iterdir()] == [f".data.{process.pid}.tmp"]
+    prepare(config)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    Instances.open(tmp_path / "data", "train", verify=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_interrupted_run_clears_up_at_once(real, tmp_path, number) -> None:
+    process = start(replace(real, out=str(tmp_path / "data")))
+    wait_for(tmp_path, process)
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert b"interrupted" in errors
+    assert b"Traceback" not in errors
+    assert list(tmp_path.iterdir()) == []
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert alive == []
