@@ -89,7 +89,7 @@ def split_sentences(paragraph: str) -> list[str]:
         if match.end() == len(paragraph):
             break
         if match["wide"] is not None:
-            ends = _ends_wide(paragraph, match)
+            ends = _ends_wide(paragraph, match, start)
         else:
             ends = _ends_western(paragraph, match, start)
         if ends:
@@ -116,13 +116,15 @@ def document_sentences(lines: list[str], config: CorpusConfig) -> list[str]:
     return [sentence for line in lines for sentence in split_sentences(line)]
 
 
-def _ends_wide(paragraph: str, match: re.Match[str]) -> bool:
+def _ends_wide(paragraph: str, match: re.Match[str], start: int) -> bool:
     """Say whether Chinese closing punctuation ends a sentence."""
     closed = match["closed"]
     if not closed:
         return True
     if closed[-1] in "》〉" or _WIDE_CONTINUATION.match(paragraph, match.end()):
         return False
+    if closed[-1] in "）)":  # a remark within a sentence, unless the sentence begins with the bracket
+        return max(paragraph.rfind(bracket, start, match.start()) for bracket in "（(") <= start
     is_quotation = closed[-1] in "”’」』\"'"
     return not (is_quotation and _WIDE_SPEECH_TAG.match(paragraph, match.end()))
 
@@ -154,7 +156,8 @@ def _is_abbreviated(paragraph: str, match: re.Match[str], start: int, number_fol
         return _is_initial(word, before, paragraph, match.end())
     if small in (_WITHIN_NAMES if word.istitle() else _WITHIN_NAMES_IF_SMALL):
         return not _begins(paragraph, match.end())
-    return "." in word and word[0].isalpha() and not _begins(paragraph, match.end())  # "U.S." or "p.m."
+    is_dotted = "." in word and word[0].isalpha() and max(map(len, word.split("."))) <= 3  # "U.S", "p.m"
+    return is_dotted and not _begins(paragraph, match.end())
 
 
 def _is_initial(letter: str, before: str, paragraph: str, place: int) -> bool:

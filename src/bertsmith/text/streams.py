@@ -35,23 +35,25 @@ def lines_of(path: Path) -> Iterator[bytes]:
     Raises:
         InputError: the file cannot be read, is cut off, is UTF-16, or has a line beyond 256 MiB.
     """
-    rest = b""
+    rest: list[bytes] = []
+    rest_bytes = 0
     first = True
     for block in _blocks(path):
         if first and block[:2] in _UTF16_MARKS:
             raise InputError(f"{path}: the text is UTF-16; convert it to UTF-8")
         first = False
-        parts = block.split(b"\n")
-        if len(parts) == 1:
-            rest += block
-            if len(rest) > _LONGEST_LINE_BYTES:
-                raise InputError(f"{path}: a line is longer than {_LONGEST_LINE_BYTES} bytes; break it up")
-            continue
-        yield rest + parts[0]
-        yield from parts[1:-1]
-        rest = parts[-1]
-    if rest:
-        yield rest
+        head, *lines = block.split(b"\n")
+        rest.append(head)
+        rest_bytes += len(head)
+        if rest_bytes > _LONGEST_LINE_BYTES:
+            raise InputError(f"{path}: a line is longer than {_LONGEST_LINE_BYTES >> 20} MiB; break it up")
+        if lines:
+            yield b"".join(rest)
+            yield from lines[:-1]
+            rest = [lines[-1]]
+            rest_bytes = len(lines[-1])
+    if rest_bytes:
+        yield b"".join(rest)
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
