@@ -446,10 +446,11 @@ def test_c026a_two_documents_are_learned_by_heart(tmp_path):
             tmp_path / "data",
             tmp_path / "run",
             steps=300,
-            batch_size=16,
+            batch_size=32,
+            dropout=0.0,
             log_steps=10,
             architecture=BertConfig(hidden_size=64, num_layers=2, num_heads=2, intermediate_size=256),
-            optimizer=OptimizerConfig(learning_rate=1e-3),
+            optimizer=OptimizerConfig(name="bert-adam", learning_rate=1e-3),
         )
     )
     log = events(tmp_path / "run")

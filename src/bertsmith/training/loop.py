@@ -188,7 +188,7 @@ def _accumulate(
     losses: dict[str, Tensor] = {}
     monitors: dict[str, Tensor] = {}
     for index, batch in enumerate(micro_batches):
-        torch.manual_seed(seed_of(settings.seed, "dropout", step, index))
+        _seed_dropout(settings.device, seed_of(settings.seed, "dropout", step, index))
         with autocast(settings.device, settings.precision):
             loss_sums, monitor_sums = objective.sums(model, batch)
         shares = [total / counts[name] for name, total in loss_sums.items() if name in counts]
@@ -198,6 +198,17 @@ def _accumulate(
         _add(losses, loss_sums, counts)
         _add(monitors, monitor_sums, counts)
     return losses, monitors
+
+
+def _seed_dropout(device: torch.device, seed: int) -> None:
+    """Seed the processor's generator and the device's.
+
+    Not by ``torch.manual_seed``: where a kind of device is absent, that queues a call with its traceback for
+    it, for ever, each time.
+    """
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
 
 
 def _add(totals: dict[str, Tensor], sums: dict[str, Tensor], counts: dict[str, int]) -> None:
