@@ -291,7 +291,9 @@ def test_c017_masks_of_real_text(real_data, whole_words) -> None:
 def start(config: PrepareConfig) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "bertsmith", "prepare", "--corpus", *config.corpus]
     command += ["--vocab", config.vocab, "--out", config.out, "--workers", "2", "--passes", "40"]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    )
 
 
 def wait_for(directory: Path, process: subprocess.Popen[bytes]) -> None:
@@ -325,7 +327,10 @@ def test_an_interrupted_run_clears_up_at_once(real, tmp_path, number) -> None:
     process = start(replace(real, out=str(tmp_path / "data")))
     wait_for(tmp_path, process)
     children = psutil.Process(process.pid).children(recursive=True)
-    process.send_signal(number)
+    if number == signal.SIGINT:  # as a terminal does: to every process of the command
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 1
     assert b"interrupted" in errors

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -60,11 +61,13 @@ def ordered_map(
     waiting: deque[Future[Result]] = deque()
     try:
         for task in islice(iterator, workers * _TASKS_PER_WORKER):
-            waiting.append(executor.submit(_run, work, task))
+            with _interrupts_held():  # submitting starts processes
+                waiting.append(executor.submit(_run, work, task))
         while waiting:
             result = waiting.popleft().result()
             for task in islice(iterator, 1):
-                waiting.append(executor.submit(_run, work, task))
+                with _interrupts_held():
+                    waiting.append(executor.submit(_run, work, task))
             yield result
     except BrokenProcessPool as error:
         raise ChildProcessError(
@@ -75,9 +78,18 @@ def ordered_map(
         executor.shutdown(wait=True, cancel_futures=True)
 
 
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Let a Ctrl-C wait until the block ends; processes that start in it never see one."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _start(make_state: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    """Begin a worker process: the parent alone answers Ctrl-C, and no worker outlives the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Begin a worker process, which does not outlive its parent."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _states.append(make_state(*arguments))
 
