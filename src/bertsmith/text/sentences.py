@@ -26,7 +26,7 @@ _END = re.compile(
 )
 _FIRST_LETTER = re.compile(rf"[{_OPENING}\s]*(\S?)")
 _NEXT_WORD = re.compile(rf"[{_OPENING}\s]*([^\W\d_]+(?:['’][a-z]+)?)")
-_WORD_BEFORE = re.compile(r"(?:[^\W_]\.)*[^\W_]*\Z")
+_WORD_BEFORE = re.compile(r"(?:[^\W_]+\.)*[^\W_]*\Z")
 _ITEM_NUMBER = re.compile(rf"[{_OPENING}\s]*(?:\d{{1,3}}|[A-Za-z]|[IVXLCivxlc]+)")
 _SMALL_NUMERAL = re.compile("[ivxlc]+|[a-z]")
 _INITIAL = re.compile(r"[^\W\d_]\.")
