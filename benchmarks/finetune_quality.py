@@ -5,9 +5,9 @@
 
 Both sides: AdamW (betas 0.9 and 0.999, eps 1e-6, decoupled decay 0.01 except on biases and LayerNorm),
 gradient norm 1, linear warm-up over a tenth of the steps and linear decay to 0, dropout as the model says,
-batch 32, rate 5e-5, 3 epochs, at most 128 pieces, best epoch on dev. Each run (task, side, seed) leaves one JSON
-file in --out and is not run again, so a stopped benchmark goes on where it was, and several processes can share
-the work (--only, --tasks, --first-seed).
+batch 32, rate 5e-5, 3 epochs, at most 128 pieces, best epoch on dev. Each run (task, side, seed) leaves one
+JSON file in --out and is not run again, so a stopped benchmark goes on where it was, and several processes
+can share the work (--only, --tasks, --first-seed).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from bertsmith import files, metrics
 from bertsmith.bundle import Bundle, model_card, save_bundle
 from bertsmith.model.bert import BertForClassification
 from bertsmith.recipes.config import FinetuneConfig
-from bertsmith.tasks.answers import answer_objects
+from bertsmith.tasks.inference import answer_objects
 from bertsmith.tasks.prepared import TrainingData
 from bertsmith.tasks.task import Score, Task
 

@@ -1,0 +1,101 @@
+"""Evaluate a fine-tuned model on labelled rows: every row counts, metrics are over the whole set."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from bertsmith import files
+from bertsmith.bundle import load_bundle, load_classification_model
+from bertsmith.config import nearest
+from bertsmith.device import limit_threads
+from bertsmith.errors import InputError
+from bertsmith.recipes.config import EvaluateConfig
+from bertsmith.tasks.inference import head_outputs, inference_settings
+from bertsmith.tasks.prepared import Encoding, encode_split
+from bertsmith.tasks.rows import Columns
+from bertsmith.tasks.source import DataSource, RowSet
+from bertsmith.tasks.task import TASKS, Task, find_task, score
+
+
+def evaluate(config: EvaluateConfig) -> dict[str, Any]:
+    """Evaluate a model; the labels are those stored in it, never those of the file.
+
+    Returns:
+        Metrics, loss, how many rows were read, cut, left out; written to ``config.out`` when it is named.
+
+    Raises:
+        InputError: the model has no head for the task, a label is unknown to it, or the data is broken.
+    """
+    limit_threads()
+    inference = inference_settings(config.precision, config.batch_tokens)
+    bundle = load_bundle(config.model)
+    stored = bundle.task or {}
+    task = _task(config, stored)
+    model = load_classification_model(bundle, None).to(inference.device)
+    rows = _read(config, task, stored)
+    encoding = Encoding(
+        bundle.tokenizer,
+        stored.get("seq_len") or bundle.config.max_positions,
+        stored.get("truncation") or "tail",
+    )
+    data = encode_split(task, rows, stored.get("labels"), encoding)
+    outputs = head_outputs(model, model.num_outputs, data.encoded, inference)
+    found = score(task, outputs, data.gold)
+    result = {
+        "task": task.name,
+        "model": config.model,
+        "data": rows.path,
+        "split": config.split if Path(config.data).is_dir() else None,
+        "partial": rows.partial,
+        "examples": len(data.gold),
+        "metrics": found.metrics,
+        "loss": found.loss,
+        "constant_predictions": found.constant,
+        "truncated_rows": data.truncated_rows,
+        "missing_rows": rows.counts["missing_rows"],
+        "blank_lines": rows.counts["blank_lines"],
+        "data_sha256": files.sha256_of(Path(rows.path)),
+    }
+    if config.out is not None:
+        files.write_json(Path(config.out), result)
+    return result
+
+
+def _task(config: EvaluateConfig, stored: dict[str, Any]) -> Task:
+    name = config.task or stored.get("task")
+    head = stored.get("head")
+    if name is None or (config.task is None and name not in TASKS):
+        raise InputError(
+            f"{config.model}: the model stores no task to evaluate; fine-tune it, or name --task"
+        )
+    task = find_task(name)
+    if head != task.kind:
+        fitting = [known.name for known in TASKS.values() if known.kind == head]
+        hint = nearest(name, fitting) if fitting else "it can only be fine-tuned"
+        raise InputError(
+            f"{config.model}: --task {name} needs a {task.kind} head, the model has {head}; {hint}"
+        )
+    return task
+
+
+def _read(config: EvaluateConfig, task: Task, stored: dict[str, Any]) -> RowSet:
+    columns = stored.get("columns")
+    source = DataSource(
+        config.data,
+        None,
+        config.text,
+        config.second_text,
+        config.label,
+        config.missing,
+        Columns(**columns) if columns else None,
+    )
+    if not Path(config.data).is_dir():
+        source = dataclasses.replace(source, dev=config.data)
+    rows = task.read(source, config.split if Path(config.data).is_dir() else "dev")
+    if rows is None:
+        raise InputError(f"{config.data}: no {config.split} file of {task.name} in it")
+    if rows.columns.label is None:
+        raise InputError(f"{rows.path}: the {config.split} rows have no labels; use bertsmith predict")
+    return rows

@@ -1,0 +1,87 @@
+"""Predict every row of a file: one JSON line a row, in the same order.
+
+A row without a text gives a line with ``error`` instead of an answer, so that the lines of input and output
+stay side by side. A row that cannot be told apart from its neighbours (a wrong number of fields) stops the
+verb, and no file is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+from bertsmith import files, predictor
+from bertsmith.device import limit_threads
+from bertsmith.errors import InputError
+from bertsmith.recipes.config import PredictConfig
+from bertsmith.tasks.rows import Columns, Row, find_columns, iterate_rows
+from bertsmith.tasks.tables import open_table
+
+ROWS_AT_ONCE = 2048
+
+
+def predict(config: PredictConfig) -> dict[str, Any]:
+    """Predict every row.
+
+    Returns:
+        How many rows were answered, cut, or without a text.
+
+    Raises:
+        InputError: the model has no head to predict with, or the file or a column is wrong.
+    """
+    limit_threads()
+    model = predictor.load(config.model, config.precision, config.batch_tokens)
+    stored = model.bundle.task or {}
+    columns = stored.get("columns")
+    table = open_table(config.input)
+    wanted = {"text": config.text, "second_text": config.second_text, "label": None}
+    pair = None if columns is None else columns["second_text"] is not None
+    found = find_columns(table, Columns(**columns) if columns else None, wanted, pair)
+    rows = iterate_rows(table, dataclasses.replace(found, label=None))
+    counts = {"rows": 0, "truncated_rows": 0, "rows_without_text": 0}
+    with _opened(config.out) as file:
+        while chunk := list(islice(rows, ROWS_AT_ONCE)):
+            for row, answer in zip(chunk, _answers(model, stored, chunk), strict=True):
+                file.write(json.dumps({"row": counts["rows"], **answer}, ensure_ascii=False) + "\n")
+                counts["rows"] += 1
+                counts["truncated_rows"] += answer.get("truncated", False)
+                counts["rows_without_text"] += bool(row.missing)
+    return {**counts, **table.counts, "out": config.out}
+
+
+def _answers(model: predictor.Predictor, stored: dict[str, Any], rows: list[Row]) -> Iterator[dict[str, Any]]:
+    """Yield a row's answer, or its error, in the order of the rows."""
+    texts = [_text(row) for row in rows if not row.missing]
+    head = stored.get("head")
+    if head not in ("classification", "regression"):
+        raise InputError(
+            f"{model.bundle.directory}: the model has no head to predict with; fine-tune it first"
+        )
+    answers: Iterator[Any] = iter(model.classify(texts) if head == "classification" else model.regress(texts))
+    for row in rows:
+        if row.missing:
+            yield {"error": f"line {row.line}: no {' and no '.join(row.missing)}"}
+        else:
+            yield dataclasses.asdict(next(answers))
+
+
+def _text(row: Row) -> predictor.Text:
+    first, second = row.texts
+    return first if second is None else (first, second)
+
+
+@contextlib.contextmanager
+def _opened(out: str) -> Iterator[IO[str]]:
+    """Open the file, which appears whole or not at all, or standard output."""
+    if out == "-":
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    with files.atomic_file(Path(out)) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        yield file
