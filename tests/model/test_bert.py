@@ -110,6 +110,23 @@ def test_classification_model_equals_transformers(num_outputs):
     close(model(rectangle), theirs.logits, 1e-5)
 
 
+@pytest.mark.parametrize("row_tokens", [None, 40], ids=["unpadded", "padded"])
+def test_reading_a_few_places_gives_what_all_places_have_there(row_tokens):
+    """Outputs and gradients: what nobody reads is left out, not changed."""
+    torch.manual_seed(0)
+    model = Bert(SMALL).double().eval()
+    tokens = rows_of(random_ids(LENGTHS), row_tokens)
+    read = places_of(tokens.layout)[[0, 0, 7, 3, 60, -1]]
+    results = []
+    for output in (lambda: model(tokens)[read], lambda: model(tokens, read)):
+        model.zero_grad()
+        states = output()
+        states.square().mul(torch.arange(24 * 12).view(6, 48)).sum().backward()
+        results.append([states, *(parameter.grad for parameter in model.parameters())])
+    for everywhere, only_there in zip(*results, strict=True):
+        torch.testing.assert_close(everywhere, only_there, rtol=1e-10, atol=1e-10)
+
+
 def test_padded_and_unpadded_gradients_agree_in_float64():
     torch.manual_seed(0)
     model = BertForPreTraining(SMALL).double().eval()

@@ -95,8 +95,11 @@ class SelfAttention(nn.Module):
         self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
         self.output = nn.Linear(config.hidden_size, config.hidden_size)
 
-    def forward(self, hidden: Tensor, layout: Layout) -> Tensor:
-        """Return float ``(places, hidden)``."""
+    def forward(self, hidden: Tensor, layout: Layout, read: Tensor | None = None) -> Tensor:
+        """Return float ``(places, hidden)``, or ``(read, hidden)``: the output at the places in ``read``."""
         probability = self.dropout_probability if self.training else 0.0
-        projected: Tensor = self.output(attention(self.qkv(hidden), layout, self.num_heads, probability))
+        attended = attention(self.qkv(hidden), layout, self.num_heads, probability)
+        if read is not None:
+            attended = attended.index_select(0, read)  # (read, hidden)
+        projected: Tensor = self.output(attended)
         return projected

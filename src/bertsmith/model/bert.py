@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from bertsmith.layout import Tokens
@@ -32,6 +33,11 @@ def initialize(module: nn.Module, std: float) -> None:
             nn.init.zeros_(part.bias)
 
 
+def first_tokens(tokens: Tokens) -> Tensor:
+    """Return the place of each row's first token, [CLS]; int64 ``(batch,)``."""
+    return torch.tensor(tokens.layout.starts, device=tokens.input_ids.device)
+
+
 class Bert(nn.Module):
     """The encoder. Source: the paper, section 3; modeling.py, BertModel."""
 
@@ -42,12 +48,22 @@ class Bert(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
         initialize(self, config.initializer_std)
 
-    def forward(self, tokens: Tokens) -> Tensor:
-        """Return the last layer's output, float ``(places, hidden)``."""
+    def forward(self, tokens: Tokens, read: Tensor | None = None) -> Tensor:
+        """Return the last layer's output.
+
+        Args:
+            tokens: the inputs.
+            read: int64 ``(read,)``, the places that heads read; the last layer leaves out the others' share
+                of everything that follows attention. ``None``: all.
+
+        Returns:
+            Float ``(places, hidden)``, or ``(read, hidden)``.
+        """
         hidden: Tensor = self.embeddings(tokens)
-        for layer in self.layers:
+        for layer in self.layers[:-1]:
             hidden = layer(hidden, tokens.layout)
-        return hidden
+        last: Tensor = self.layers[-1](hidden, tokens.layout, read)
+        return last
 
     def hidden_states(self, tokens: Tokens) -> list[Tensor]:
         """Return the output of the embeddings and of every layer, each float ``(places, hidden)``."""
@@ -81,9 +97,12 @@ class BertForPreTraining(nn.Module):
             Scores of every word at the picks, float ``(picks, vocab)``, and of "is next" and "is random",
             float ``(batch, 2)``.
         """
-        hidden = self.bert(tokens)
-        mlm_scores = self.mlm_head(hidden.index_select(0, picks), self.bert.embeddings.word.weight)
-        nsp_scores = self.nsp_head(self.pooler(hidden, tokens.layout))
+        firsts = first_tokens(tokens)
+        first, picked = torch.split(
+            self.bert(tokens, torch.cat([firsts, picks])), [len(firsts), len(picks)]
+        )  # (batch, hidden), (picks, hidden)
+        mlm_scores = self.mlm_head(picked, self.bert.embeddings.word.weight)
+        nsp_scores = self.nsp_head(self.pooler(first))
         return mlm_scores, nsp_scores
 
 
@@ -106,5 +125,6 @@ class BertForClassification(nn.Module):
 
     def forward(self, tokens: Tokens) -> Tensor:
         """Return float ``(batch, num_outputs)``."""
-        scores: Tensor = self.classifier(self.dropout(self.pooler(self.bert(tokens), tokens.layout)))
+        first = self.bert(tokens, first_tokens(tokens))  # (batch, hidden)
+        scores: Tensor = self.classifier(self.dropout(self.pooler(first)))
         return scores

@@ -38,9 +38,21 @@ class EncoderLayer(nn.Module):
         self.output_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout)
 
-    def forward(self, hidden: Tensor, layout: Layout) -> Tensor:
-        """Return float ``(places, hidden)``."""
-        hidden = self.attention_norm(self.dropout.add(hidden, self.attention(hidden, layout)))
+    def forward(self, hidden: Tensor, layout: Layout, read: Tensor | None = None) -> Tensor:
+        """Return the layer's output.
+
+        Args:
+            hidden: the layer's input, float ``(places, hidden)``.
+            layout: where the rows lie.
+            read: int64 ``(read,)``, the places whose output is wanted; ``None``: all.
+
+        Returns:
+            Float ``(places, hidden)``, or ``(read, hidden)``.
+        """
+        attended = self.attention(hidden, layout, read)
+        if read is not None:
+            hidden = hidden.index_select(0, read)  # (read, hidden)
+        hidden = self.attention_norm(self.dropout.add(hidden, attended))
         transformed = self.output(self.activation(self.intermediate(hidden)))
         normalized: Tensor = self.output_norm(self.dropout.add(hidden, transformed))
         return normalized

@@ -9,22 +9,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bertsmith.layout import Layout
 from bertsmith.model.config import BertConfig
 from bertsmith.model.encoder import ACTIVATION_FUNCTIONS
 
 
 class Pooler(nn.Module):
-    """Dense layer with tanh on each row's first token, [CLS]. Source: modeling.py, BertModel, "pooler"."""
+    """Dense layer with tanh on each row's first token, [CLS].
+
+    Source: modeling.py, BertModel, "pooler".
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
 
-    def forward(self, hidden: Tensor, layout: Layout) -> Tensor:
-        """Return float ``(batch, hidden)`` from float ``(places, hidden)``."""
-        starts = torch.tensor(layout.starts, device=hidden.device)
-        return torch.tanh(self.dense(hidden.index_select(0, starts)))  # (batch, hidden)
+    def forward(self, first: Tensor) -> Tensor:
+        """Return float ``(batch, hidden)`` from the encoder's output at first tokens, ``(batch, hidden)``."""
+        return torch.tanh(self.dense(first))
 
 
 class MlmHead(nn.Module):
