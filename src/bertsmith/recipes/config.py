@@ -211,6 +211,8 @@ class EvaluateConfig:
 class PredictConfig:
     """Predict each row of a file: one JSON line a row, in the same order.
 
+    A row without a text gives a line with "error" instead of an answer, so lines stay side by side.
+
     Attributes:
         model: a fine-tuned model directory.
         input: a .txt (one text a line), CSV, TSV or JSONL file, or - for text lines on standard input.
