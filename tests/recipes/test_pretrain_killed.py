@@ -16,7 +16,7 @@ from tests.recipes import pretraining
 from tests.recipes.pretraining import settings, timeless, weights
 
 KILLS = 10
-STEPS = 400
+STEPS = 250
 
 
 def start(config: Path) -> subprocess.Popen[bytes]:

@@ -11,9 +11,9 @@ import torch
 
 from bertsmith.bundle import model_card, save_bundle
 from bertsmith.config import duration_seconds
-from bertsmith.data.loader import PretrainingLoader, fixed_batches
+from bertsmith.data.loader import PretrainingLoader
 from bertsmith.data.shards import Instances
-from bertsmith.device import describe, limit_threads, pick_device, pick_precision
+from bertsmith.device import describe, keep_freed_memory, limit_threads, pick_device, pick_precision
 from bertsmith.errors import RunError
 from bertsmith.files import write_json
 from bertsmith.model.bert import BertForPreTraining
@@ -25,10 +25,12 @@ from bertsmith.recipes.pretrain_run import (
     Standing,
     architecture_of,
     check,
+    explanation,
     fixed_settings,
+    headline,
     heldout_unigram_entropy,
+    interrupted,
     open_run,
-    resume_command,
     warn_of_other_machine,
 )
 from bertsmith.runlog import RunLog, write_config, write_environment
@@ -39,7 +41,6 @@ from bertsmith.training.loop import LoopSettings, NonFiniteLoss, Step, evaluate,
 from bertsmith.training.optimizer import build_optimizer
 from bertsmith.training.schedule import Budget
 
-_EVALUATION_BATCH = 32
 _EVALUATION_SHARE = 0.1  # of the time, when evaluations are placed automatically within a time budget
 
 
@@ -65,7 +66,7 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
     """
     parts, standing = _set_up(config)
     with RunLog(parts.out, last_step=standing.step, title="pretraining") as log, StopRequest() as stop:
-        log.note(_headline(parts, standing))
+        log.note(headline(parts, standing))
         steps = train(
             parts.model,
             parts.optimizer,
@@ -83,9 +84,9 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
                 if stop.requested or _checkpoint_due(parts, standing):
                     _save(parts, standing, log)
                 if stop.requested:
-                    return _interrupted(parts, standing, log)
+                    return interrupted(parts, standing, log)
         except NonFiniteLoss as error:
-            raise RunError(_explanation(error, standing)) from error
+            raise RunError(explanation(error, standing)) from error
         return _finish(parts, standing, log)
 
 
@@ -98,6 +99,7 @@ def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
     architecture = architecture_of(config, tokenizer.vocab_size, instances.seq_len)
     device = pick_device()
     precision = pick_precision(config.precision, device)
+    keep_freed_memory()
     machine = {"device": describe(device), "threads": limit_threads(), "torch": str(torch.__version__)}
     fixed = fixed_settings(config, architecture, str(precision), instances, tokenizer)
     found = open_run(config, fixed)
@@ -132,19 +134,8 @@ def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
         {"settings": fixed, "machine": machine},
     )
     standing.tenths = int(10 * parts.budget.progress(standing.step))
-    _keep_time_back(parts, standing)
+    standing.keep_time_back(parts.budget)
     return parts, standing
-
-
-def _headline(parts: Parts, standing: Standing) -> str:
-    parameters = sum(parameter.numel() for parameter in parts.model.parameters())
-    start = f"; going on after step {standing.step}" if standing.step else ""
-    return (
-        f"{parameters / 1e6:.1f} M parameters; {parts.loader.num_examples} instances, "
-        f"{parts.loader.steps_per_epoch} steps an epoch, {len(parts.heldout)} held out; "
-        f"{str(parts.settings.precision).removeprefix('torch.')} on {parts.fixed['machine']['device']}, "
-        f"{parts.fixed['machine']['threads']} threads{start}"
-    )
 
 
 def _take(parts: Parts, standing: Standing, step: Step, log: RunLog) -> None:
@@ -197,29 +188,14 @@ def _evaluation_due(parts: Parts, standing: Standing) -> bool:
 def _evaluate(parts: Parts, standing: Standing, log: RunLog) -> None:
     """Log the held-out losses and accuracies, always of the same instances with the same masks."""
     begun = time.monotonic()
-    batches = fixed_batches(
-        parts.heldout,
-        parts.tokenizer,
-        parts.config.masking,
-        parts.config.evaluate_examples,
-        _EVALUATION_BATCH,
-    )
-    device = parts.settings.device
-    values = evaluate(parts.model, parts.objective, (batch.to(device) for batch in batches), parts.settings)
+    values = evaluate(parts.model, parts.objective, parts.heldout_batches(), parts.settings)
     values = {"loss": sum(value for name, value in values.items() if name.endswith("_loss"))} | values
     standing.heldout = {"step": standing.step} | {f"heldout_{name}": value for name, value in values.items()}
     log.log(standing.heldout)
     log.note("  ".join(f"{name} {value:.4g}" for name, value in standing.heldout.items()))
     standing.evaluation_seconds = time.monotonic() - begun
     standing.evaluations_seconds += standing.evaluation_seconds
-    _keep_time_back(parts, standing)
-
-
-def _keep_time_back(parts: Parts, standing: Standing) -> None:
-    """Leave time in the budget for what follows the last step: evaluation, checkpoint, model."""
-    if parts.budget.seconds is not None:
-        margin = min(2.0, 0.05 * parts.budget.seconds)
-        parts.budget.reserve_seconds = margin + 1.2 * standing.evaluation_seconds + 2 * standing.save_seconds
+    standing.keep_time_back(parts.budget)
 
 
 def _checkpoint_due(parts: Parts, standing: Standing) -> bool:
@@ -236,26 +212,7 @@ def _save(parts: Parts, standing: Standing, log: RunLog) -> None:
     standing.checkpoint = checkpoint.save(parts.out, standing.step, parts.model, parts.optimizer, state, keep)
     standing.last_saved = time.monotonic()
     standing.save_seconds = standing.last_saved - begun
-    _keep_time_back(parts, standing)
-
-
-def _interrupted(parts: Parts, standing: Standing, log: RunLog) -> dict[str, Any]:
-    command = resume_command(parts.out)
-    log.note(f"stopped after step {standing.step}, saved in {standing.checkpoint}; to go on: {command}")
-    return {
-        "interrupted": True,
-        "step": standing.step,
-        "checkpoint": str(standing.checkpoint),
-        "resume": command,
-    }
-
-
-def _explanation(error: NonFiniteLoss, standing: Standing) -> str:
-    saved = standing.checkpoint or "none yet"
-    return (
-        f"{error}; the last good checkpoint: {saved}; going on from it would fail again at the same step: "
-        "start anew with a lower --optimizer.learning-rate or with --precision float32"
-    )
+    standing.keep_time_back(parts.budget)
 
 
 def _finish(parts: Parts, standing: Standing, log: RunLog) -> dict[str, Any]:
@@ -271,7 +228,7 @@ def _finish(parts: Parts, standing: Standing, log: RunLog) -> dict[str, Any]:
         "epochs": round(standing.step / parts.loader.steps_per_epoch, 3),
         "seconds": round(seconds, 1),
         "tokens_per_second": round(standing.tokens / seconds, 1),
-        "parameters": sum(parameter.numel() for parameter in parts.model.parameters()),
+        "parameters": parts.num_parameters,
         **{name: value for name, value in standing.heldout.items() if name != "step"},
     }
     if len(parts.heldout):

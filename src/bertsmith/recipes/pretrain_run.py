@@ -8,6 +8,7 @@ import json
 import logging
 import shlex
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,15 +26,16 @@ from bertsmith.model.bert import BertForPreTraining
 from bertsmith.model.config import BertConfig
 from bertsmith.objectives import PretrainingObjective, unigram_entropy
 from bertsmith.recipes.config import PretrainConfig
-from bertsmith.runlog import Means
+from bertsmith.runlog import Means, RunLog
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.training import checkpoint
-from bertsmith.training.loop import LoopSettings
+from bertsmith.training.loop import LoopSettings, NonFiniteLoss
 from bertsmith.training.schedule import Budget
 
 logger = logging.getLogger(__name__)
 
 _COUNTED_SHARDS = 4
+_EVALUATION_BATCH = 32
 _AT_LEAST = {
     "steps": 1,
     "batch_size": 1,
@@ -64,10 +66,23 @@ class Parts:
     budget: Budget
     fixed: dict[str, Any]
 
+    @property
+    def num_parameters(self) -> int:
+        """Parameters of the model, tied ones once."""
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
     def batches(self, step: int) -> list[PretrainingBatch]:
         """Return the micro-batches of a step on the device."""
         micro_batches = self.loader.batch(step, self.config.micro_batch_size)
         return [batch.to(self.settings.device) for batch in micro_batches]
+
+    def heldout_batches(self) -> Iterator[PretrainingBatch]:
+        """Yield the held-out batches on the device: always the same instances with the same masks."""
+        config = self.config
+        batches = fixed_batches(
+            self.heldout, self.tokenizer, config.masking, config.evaluate_examples, _EVALUATION_BATCH
+        )
+        return (batch.to(self.settings.device) for batch in batches)
 
 
 @dataclass
@@ -111,6 +126,12 @@ class Standing:
             "evaluations_seconds": self.evaluations_seconds,
             "save_seconds": self.save_seconds,
         }
+
+    def keep_time_back(self, budget: Budget) -> None:
+        """Leave time in a budget of seconds for what follows the last step: evaluation, checkpoint, model."""
+        if budget.seconds is not None:
+            margin = min(2.0, 0.05 * budget.seconds)
+            budget.reserve_seconds = margin + 1.2 * self.evaluation_seconds + 2 * self.save_seconds
 
     @classmethod
     def from_state(cls, found: checkpoint.Checkpoint) -> Standing:
@@ -231,9 +252,36 @@ def warn_of_other_machine(then: dict[str, Any], now: dict[str, Any]) -> None:
         )
 
 
-def resume_command(out: Path) -> str:
-    """Return the command that goes on with a run."""
-    return f"bertsmith pretrain --config {shlex.quote(str(out / 'config.yaml'))} --resume"
+def headline(parts: Parts, standing: Standing) -> str:
+    """Return what is trained on what, as one line."""
+    start = f"; going on after step {standing.step}" if standing.step else ""
+    return (
+        f"{parts.num_parameters / 1e6:.1f} M parameters; {parts.loader.num_examples} instances, "
+        f"{parts.loader.steps_per_epoch} steps an epoch, {len(parts.heldout)} held out; "
+        f"{str(parts.settings.precision).removeprefix('torch.')} on {parts.fixed['machine']['device']}, "
+        f"{parts.fixed['machine']['threads']} threads{start}"
+    )
+
+
+def explanation(error: NonFiniteLoss, standing: Standing) -> str:
+    """Return what happened to a run whose loss is not finite, and what to do, as one line."""
+    saved = standing.checkpoint or "none yet"
+    return (
+        f"{error}; the last good checkpoint: {saved}; going on from it would fail again at the same step: "
+        "start anew with a lower --optimizer.learning-rate or with --precision float32"
+    )
+
+
+def interrupted(parts: Parts, standing: Standing, log: RunLog) -> dict[str, Any]:
+    """Say where the run was saved and how to go on; return the same as a summary."""
+    command = f"bertsmith pretrain --config {shlex.quote(str(parts.out / 'config.yaml'))} --resume"
+    log.note(f"stopped after step {standing.step}, saved in {standing.checkpoint}; to go on: {command}")
+    return {
+        "interrupted": True,
+        "step": standing.step,
+        "checkpoint": str(standing.checkpoint),
+        "resume": command,
+    }
 
 
 def train_piece_counts(instances: Instances, vocab_size: int) -> NDArray[np.int64]:
@@ -255,9 +303,5 @@ def heldout_unigram_entropy(parts: Parts) -> float:
     """Return the loss on the held-out masked words of a model that knows only the words' frequencies."""
     counts = train_piece_counts(parts.instances, parts.tokenizer.vocab_size)
     counts[sorted(parts.tokenizer.special_ids)] = 0  # they are never predicted
-    config = parts.config
-    batches = fixed_batches(
-        parts.heldout, parts.tokenizer, config.masking, config.evaluate_examples, config.batch_size
-    )
-    labels = np.concatenate([batch.pick_labels.numpy() for batch in batches])
+    labels = np.concatenate([batch.pick_labels.cpu().numpy() for batch in parts.heldout_batches()])
     return unigram_entropy(counts, labels)
