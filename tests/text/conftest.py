@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from transformers import BertTokenizer
 
 from bertsmith.text.config import TokenizerConfig
 from bertsmith.text.tokenizer import SPECIAL_TOKENS, Tokenizer
@@ -45,3 +47,18 @@ def shared_vocabulary_file(
         return path
 
     return unpack
+
+
+@pytest.fixture(scope="session")
+def pairs(shared_vocabulary_file: Callable[[str], Path]) -> dict[str, tuple[Tokenizer, Any]]:
+    """Name -> (our tokenizer, transformers' one) for the four shared vocabularies."""
+    made = {}
+    for name, lowercase in SHARED_VOCABULARIES.items():
+        file = shared_vocabulary_file(name)
+        ours = Tokenizer.load(file)
+        theirs = BertTokenizer(
+            vocab={token: place for place, token in enumerate(ours.vocab)}, do_lower_case=lowercase
+        )
+        assert ours.config.lowercase == lowercase, "the casing is read off the vocabulary"
+        made[name] = (ours, theirs)
+    return made

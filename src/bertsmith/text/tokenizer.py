@@ -40,6 +40,13 @@ _LONGEST_WORD_LIMIT = 1 << 20
 _HUGGING_FACE_WORD_LIMIT = 100
 _MARKER = re.compile(r"\[.*\]|<.*>")
 
+_KINDS: dict[str, tuple[type, ...]] = {
+    "lowercase": (bool,),
+    "strip_accents": (bool, type(None)),
+    "split_chinese": (bool,),
+    "max_word_characters": (int,),
+}
+
 
 class Tokenizer:
     """A WordPiece vocabulary with its settings.
@@ -87,7 +94,7 @@ class Tokenizer:
         Raises:
             InputError: there is no vocabulary, a special token is missing, or a settings file is broken.
         """
-        from bertsmith.text.vocabulary import read_vocabulary
+        from bertsmith.text.vocabulary import read_vocabulary  # it needs the special tokens of this module
 
         path = Path(path)
         file = path / VOCABULARY_FILE if path.is_dir() else path
@@ -313,18 +320,10 @@ def _stored_config(directory: Path) -> TokenizerConfig | None:
         max_word_characters=default.max_word_characters if limit is None else limit,
     )
     for name, kinds in _KINDS.items():
-        if not isinstance(getattr(config, name), kinds):
+        if type(getattr(config, name)) not in kinds:
             value = asdict(config)[name]
             raise InputError(f"{directory}: the tokenizer setting {name} is {value!r}; mend {SETTINGS_FILE}")
     return config
-
-
-_KINDS: dict[str, tuple[type, ...]] = {
-    "lowercase": (bool,),
-    "strip_accents": (bool, type(None)),
-    "split_chinese": (bool,),
-    "max_word_characters": (int,),
-}
 
 
 def _stored_normalizer(normalizer: Any) -> dict[str, Any]:
