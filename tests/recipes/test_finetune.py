@@ -199,6 +199,7 @@ def test_pairs_are_learnt_and_their_second_text_counts(model: Path, tmp_path: Pa
     summary = finetune(tiny.config(model, data, tmp_path / "run"))
     assert summary["dev"]["accuracy"] > 0.95
     stored = json.loads((tmp_path / "run" / "model" / "task.json").read_text())
+    assert '[("a text", "its second text")]' in (tmp_path / "run" / "model" / "README.md").read_text()
     assert stored["columns"] == {"text": "sentence1", "second_text": "sentence2", "label": "label"}
 
 

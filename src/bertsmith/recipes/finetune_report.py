@@ -68,10 +68,10 @@ class SeedRun:
         return {
             "seed": self.seed,
             "status": self.status,
-            "dev": best.metrics if best else None,
+            "dev": dict(best.metrics) if best else None,
             "dev_loss": best.loss if best else None,
             "best_epoch": self.best_epoch,
-            "epochs": [{"dev": epoch.metrics, "dev_loss": epoch.loss} for epoch in self.epochs],
+            "epochs": [{"dev": dict(epoch.metrics), "dev_loss": epoch.loss} for epoch in self.epochs],
             "train_seconds": round(self.seconds, 3),
         }
 
@@ -102,7 +102,7 @@ def summarize(
     return {
         "task": task.name,
         "model": config.model,
-        "dev": best.best.metrics if best.best else None,
+        "dev": dict(best.best.metrics) if best.best else None,
         "main_metric": task.main_metric,
         "best_seed": best.seed,
         "mean": means,
@@ -158,15 +158,17 @@ def save(
         "main_metric": task.main_metric,
         "metrics": {"dev": summary["dev"]},
     }
-    save_bundle(out / "model", model, bundle.tokenizer, stored, _card(summary))
+    save_bundle(
+        out / "model", model, bundle.tokenizer, stored, _card(summary, columns.second_text is not None)
+    )
     _write_predictions(out / "predictions-dev.jsonl", data, best)
     files.write_json(out / "metrics.json", summary)
 
 
-def _card(summary: dict[str, Any]) -> str:
+def _card(summary: dict[str, Any], pair: bool) -> str:
     facts = {
         "task": summary["task"],
-        "started from": Path(summary["model"]).name,
+        "started from": "/".join(Path(summary["model"]).parts[-2:]),
         "labels": ", ".join(summary["labels"]) if summary["labels"] else "a number",
         "training rows": summary["train_rows"],
         "dev rows": f"{summary['dev_rows']} ({summary['dev_source']})",
@@ -178,7 +180,8 @@ def _card(summary: dict[str, Any]) -> str:
         "rows that were cut": summary["truncated"],
     }
     verb = "classify" if summary["labels"] else "regress"
-    usage = f'import bertsmith\n\nbertsmith.load("model").{verb}(["a text"])'
+    example = '("a text", "its second text")' if pair else '"a text"'
+    usage = f'import bertsmith\n\nbertsmith.load("model").{verb}([{example}])'
     return model_card(f"BERT fine-tuned on {summary['task']}", facts, usage)
 
 
