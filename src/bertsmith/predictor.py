@@ -307,7 +307,9 @@ def _checked(texts: Sequence[Text]) -> list[Texts]:
     for number, text in enumerate(texts):
         if isinstance(text, str):
             pairs.append((text, None))
-        elif isinstance(text, (tuple, list)) and len(text) == 2 and all(isinstance(part, str) for part in text):
+        elif (
+            isinstance(text, (tuple, list)) and len(text) == 2 and all(isinstance(part, str) for part in text)
+        ):
             pairs.append((text[0], text[1]))
         else:
             raise InputError(
