@@ -244,3 +244,13 @@ def test_memory_is_bounded_by_forgetting_single_words(monkeypatch: pytest.Monkey
     counted = count_words(iter(lines), TokenizerConfig())
     assert counted["often"] == 1000
     assert len(counted) <= 101
+
+
+def test_the_alphabet_covers_chinese_unless_told_otherwise():
+    frequent = [chr(0x4E00 + number) for number in range(3000)]
+    rare = [chr(0x9000 + number) for number in range(200)]
+    lines = [*(" ".join(frequent) for _ in range(100)), " ".join(rare[:15])]
+    vocab = train_vocabulary(iter(lines), 8000, TokenizerConfig())
+    assert set(frequent) <= set(vocab)  # beyond the 1000 that an alphabet of letters would need
+    assert len(set(rare) & set(vocab)) == 0  # 15 of 300,015 characters: beyond 99.99 %
+    assert len(set(frequent) & set(train_vocabulary(iter(lines), 8000, TokenizerConfig(), 2, 1000))) == 1000

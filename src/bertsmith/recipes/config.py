@@ -22,7 +22,8 @@ class VocabConfig:
         size: entries, special tokens included.
         cased: keep case and accents.
         min_frequency: a merge must occur at least that often.
-        limit_alphabet: most frequent single characters to keep.
+        limit_alphabet: most frequent single characters to keep; 0: as many as make up 99.99 % of the text, at
+            least 1000.
         text: how the corpus is read.
         tokenizer: how text becomes pieces.
     """
@@ -32,7 +33,7 @@ class VocabConfig:
     size: int = 30522
     cased: bool = False
     min_frequency: int = 2
-    limit_alphabet: int = 1000
+    limit_alphabet: int = 0
     text: CorpusConfig = field(default_factory=CorpusConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
 

@@ -14,6 +14,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -174,9 +175,7 @@ def _sentences(modules: Iterable[DocumentedModule]) -> list[tuple[str, str]]:
     return [(library, sentence) for sentence, library in found.items()]
 
 
-def _largest_libraries(
-    train: Sequence[DocumentedModule], test: Sequence[DocumentedModule]
-) -> list[str]:
+def _largest_libraries(train: Sequence[DocumentedModule], test: Sequence[DocumentedModule]) -> list[str]:
     """Return the libraries with most documentation, among those with enough of it on both sides."""
     in_train = Counter(library for library, _ in _sentences(train))
     in_test = Counter(library for library, _ in _sentences(test))
@@ -198,7 +197,9 @@ def _write_rows(
     for library in libraries:
         own = [sentence for name, sentence in sentences if name == library]
         chosen = generator(seed, f"demo rows {library}").permutation(len(own))[:rows_each]
-        lines += [json.dumps({"text": own[index], "label": library}, ensure_ascii=False) for index in sorted(chosen)]
+        lines += [
+            json.dumps({"text": own[index], "label": library}, ensure_ascii=False) for index in sorted(chosen)
+        ]
     write_text(path, "\n".join(lines) + "\n")
 
 
@@ -210,10 +211,13 @@ def _cloze_examples(model: Path, test: Sequence[DocumentedModule], seed: int) ->
     examples: list[dict[str, Any]] = []
     for index in order[:NUM_EXAMPLES]:
         words = sentences[index].split()
-        candidates = [place for place, word in enumerate(words) if len(word) >= 4 and word.isalpha() and word.islower()]
+        candidates = [
+            place for place, word in enumerate(words) if len(word) >= 4 and word.isalpha() and word.islower()
+        ]
         if not candidates:
             continue
         place = candidates[int(generator(seed, "demo blank", 0, int(index)).integers(len(candidates)))]
         text = " ".join([*words[:place], "[MASK]", *words[place + 1 :]])
-        examples.append({"text": text, "answer": words[place], "guesses": predictor.fill([text], top=5)[0]})
+        guesses = [asdict(candidate) for candidate in predictor.fill([text], top=5)[0].masks[0]]
+        examples.append({"text": text, "answer": words[place], "guesses": guesses})
     return examples

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from pathlib import Path
 
 import tokenizers
@@ -19,6 +20,8 @@ _BOM = b"\xef\xbb\xbf"
 _MOST_DISTINCT_SPACED = 2_000_000
 _MOST_DISTINCT_WORDS = 4_000_000
 _WORDS_PER_BLOCK = 4096
+_ALPHABET_COVERAGE = 0.9999
+_SMALLEST_ALPHABET = 1000
 
 
 def read_vocabulary(path: str | Path) -> list[str]:
@@ -57,7 +60,7 @@ def train_vocabulary(
     size: int,
     tokenizer: TokenizerConfig,
     min_frequency: int = 2,
-    limit_alphabet: int = 1000,
+    limit_alphabet: int = 0,
 ) -> list[str]:
     """Train a WordPiece vocabulary; the same text gives the same vocabulary, whatever the threads.
 
@@ -70,7 +73,8 @@ def train_vocabulary(
         size: entries wanted, special tokens included.
         tokenizer: how text becomes words.
         min_frequency: a pair of pieces must occur at least that often to be merged.
-        limit_alphabet: the most frequent single characters to keep; a word with another one is [UNK].
+        limit_alphabet: the most frequent single characters to keep; a word with another one is [UNK]. 0: as
+            many as make up 99.99 % of the text, at least 1000 (enough for Chinese as well as for English).
 
     Returns:
         [PAD] [UNK] [CLS] [SEP] [MASK], the single characters, the continuing ones, then the merged pieces,
@@ -86,15 +90,15 @@ def train_vocabulary(
     for word, count in words.items():
         for character in word:
             letters[character] += count
-    kept = sorted(letters, key=lambda character: (-letters[character], character))[:limit_alphabet]
-    alphabet = set(kept)
+    frequent = sorted(letters, key=lambda character: (-letters[character], character))
+    alphabet = set(frequent[: limit_alphabet or _covering(letters, frequent)])
     usable = {word: count for word, count in words.items() if alphabet.issuperset(word)}
     continuing = {character for word in usable for character in word[1:]}
     single = [*sorted(alphabet), *(CONTINUATION + character for character in sorted(continuing))]
     if len(SPECIAL_TOKENS) + len(single) > size:
         raise InputError(
             f"vocab: size {size} is too small: the special tokens and single characters alone are "
-            f"{len(SPECIAL_TOKENS) + len(single)}; raise size or lower limit_alphabet (now {limit_alphabet})"
+            f"{len(SPECIAL_TOKENS) + len(single)}; raise size or set a lower limit_alphabet (now {len(alphabet)})"
         )
     vocab = _merged(usable, [*SPECIAL_TOKENS, *single], size, min_frequency)
     if len(vocab) < size:
@@ -104,6 +108,14 @@ def train_vocabulary(
             *(size, len(vocab), min_frequency),
         )
     return vocab
+
+
+def _covering(letters: Counter[str], frequent: list[str]) -> int:
+    """Return how many of the most frequent characters cover the text."""
+    wanted = _ALPHABET_COVERAGE * letters.total()
+    covered = accumulate(letters[character] for character in frequent)
+    enough = next(number for number, sum_ in enumerate(covered, start=1) if sum_ >= wanted)
+    return max(enough, _SMALLEST_ALPHABET)
 
 
 def count_words(lines: Iterable[str], tokenizer: TokenizerConfig) -> dict[str, int]:
