@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -110,3 +112,24 @@ def test_named_precisions_are_taken_as_they_are():
 def test_the_device_has_a_name():
     assert device.describe(CPU)
     assert device.pick_device().type == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a switch of Linux's C library")
+def test_freed_memory_is_kept_for_the_next_tensor():
+    """In an own process: page faults of a large tensor that is made again and again (10 x 16,384 otherwise)."""
+    program = """
+import resource, torch
+from bertsmith.device import keep_freed_memory
+kept = keep_freed_memory()
+for _ in range(10):
+    torch.ones(1 << 24)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    torch.ones(1 << 24)  # 64 MiB
+print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    kept, faults = run.stdout.split()
+    if kept == "False":
+        pytest.skip("not glibc")
+    assert int(faults) < 1_000

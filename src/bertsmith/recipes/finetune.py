@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from bertsmith.bundle import Bundle, load_bundle, load_classification_model
-from bertsmith.device import describe, limit_threads
+from bertsmith.device import describe, keep_freed_memory, limit_threads
 from bertsmith.errors import InputError
 from bertsmith.interop.huggingface import config_from_huggingface, read_config
 from bertsmith.model.bert import BertForClassification
@@ -47,6 +47,7 @@ def finetune(config: FinetuneConfig) -> dict[str, Any]:
     for name in ("epochs", "batch_size", "seeds"):
         if getattr(config, name) < 1:
             raise InputError(f"{name.replace('_', '-')} is {getattr(config, name)}; it has to be at least 1")
+    keep_freed_memory()
     threads = limit_threads()
     inference = inference_settings(config.precision, EVALUATION_TOKENS)
     task = find_task(config.task)
