@@ -51,6 +51,23 @@ def test_documents_become_flat_ids(tokenizer, tmp_path) -> None:
     assert documents.bounds(1) == [5, 6]
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_many_batches_make_the_same_files_as_one(tokenizer, tmp_path, monkeypatch, workers) -> None:
+    draw = np.random.default_rng(0)
+    texts = [
+        [" ".join(draw.choice(WORDS, draw.integers(1, 6))) for _ in range(draw.integers(1, 5))]
+        for _ in range(40)
+    ]
+    monkeypatch.setattr("bertsmith.data.build._TASK_CHARACTERS", 60)
+    counts, documents = encode(texts, tokenizer, tmp_path / "work", workers)
+    expected = Documents.from_lists([tokenizer.encode_batch(document) for document in texts])
+    assert counts.documents == 40
+    np.testing.assert_array_equal(documents.ids, expected.ids)
+    np.testing.assert_array_equal(documents.sentence_starts, expected.sentence_starts)
+    np.testing.assert_array_equal(documents.document_starts, expected.document_starts)
+    np.testing.assert_array_equal(documents.chosen, expected.chosen)
+
+
 def test_nothing_at_all_is_encoded_to_nothing(tokenizer, tmp_path) -> None:
     counts, documents = encode([], tokenizer, tmp_path / "work")
     assert counts.documents == len(documents) == 0

@@ -14,7 +14,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+import numpy as np
+from numpy.typing import NDArray
 
 from bertsmith.config import to_dict
 from bertsmith.data.build import (
@@ -22,12 +23,15 @@ from bertsmith.data.build import (
     PairCounts,
     choose_heldout,
     encode_documents,
+    open_documents,
     pair_documents,
+    pair_tasks,
 )
 from bertsmith.data.pairing import minimum_documents
 from bertsmith.data.shards import FORMAT, FORMAT_VERSION, ShardWriter, id_dtype
 from bertsmith.errors import InputError
 from bertsmith.files import atomic_directory, sha256_of, write_json
+from bertsmith.progress import StageProgress
 from bertsmith.randomness import seed_of
 from bertsmith.recipes.config import PrepareConfig
 from bertsmith.text.corpus import CorpusCounts, list_files, read_documents
@@ -35,7 +39,6 @@ from bertsmith.text.streams import STANDARD_INPUT
 from bertsmith.text.tokenizer import Tokenizer
 
 _LOG = logging.getLogger(__name__)
-_REPORT_SECONDS = 10.0
 _UNBALANCED_SHARE = 0.75
 
 
@@ -60,29 +63,25 @@ def prepare(config: PrepareConfig) -> dict[str, Any]:
     with _terminated_like_interrupted(), atomic_directory(out) as directory:
         work = directory / "work"
         work.mkdir()
-        progress = _Progress("encode", files)
-        documents = _documents(files, config, counts, progress)
-        encoded = encode_documents(documents, tokenizer, config.text, work, workers, progress.add)
+        reader = _Reader(files, config, counts)
+        with StageProgress("prepare: encode", "characters") as progress:
+            encoded = encode_documents(
+                reader.documents(),
+                tokenizer,
+                config.text,
+                work,
+                workers,
+                lambda characters: progress.add(characters, reader.fraction()),
+            )
         counts.sentences = encoded.sentences
         _check_documents(encoded, counts, config)
         train, heldout = choose_heldout(encoded.documents, config.heldout, config.pairing, config.seed)
         if config.heldout > 0 and len(heldout) == 0:
             _LOG.warning("prepare: %d documents are too few to hold any out", encoded.documents)
-        splits: dict[str, Any] = {}
-        for split, chosen in (("train", train), ("heldout", heldout)):
-            pairing, seed = config.pairing_config, config.seed
-            if split == "heldout":
-                pairing, seed = replace(pairing, passes=1), seed_of(seed, "heldout-pairing")
-            pairs = PairCounts.of(len(chosen), config.seq_len)
-            writer = ShardWriter(directory / split, id_dtype(tokenizer.vocab_size))
-            progress = _Progress(f"pair {split}", [])
-            for rows in pair_documents(work, chosen, pairing, seed, tokenizer, workers):
-                writer.append(rows)
-                pairs.add(rows)
-                progress.add(len(rows.ids))
-            splits[split] = {**pairs.to_dict(config.pairing), "shards": writer.close()}
-            if split == "train":
-                _check_pairs(pairs, config)
+        splits = {
+            split: _pair_split(config, directory, split, chosen, tokenizer, workers)
+            for split, chosen in (("train", train), ("heldout", heldout))
+        }
         shutil.rmtree(work)
         tokenizer.save(directory)
         corpus = {
@@ -102,6 +101,33 @@ def prepare(config: PrepareConfig) -> dict[str, Any]:
         "seconds": round(seconds, 1),
         "million_characters_per_second": round(counts.characters / 1e6 / seconds, 2),
     }
+
+
+def _pair_split(
+    config: PrepareConfig,
+    directory: Path,
+    split: str,
+    chosen: NDArray[np.int64],
+    tokenizer: Tokenizer,
+    workers: int,
+) -> dict[str, Any]:
+    """Pair the documents of a split and write its shards; return its entry in the manifest."""
+    work = directory / "work"
+    pairing, seed = config.pairing_config, config.seed
+    if split == "heldout":
+        pairing, seed = replace(pairing, passes=1), seed_of(seed, "heldout-pairing")
+    pairs = PairCounts.of(len(chosen), config.seq_len)
+    writer = ShardWriter(directory / split, id_dtype(tokenizer.vocab_size))
+    num_tasks = len(pair_tasks(open_documents(work, tokenizer.vocab_size).choose(chosen), pairing))
+    results = pair_documents(work, chosen, pairing, seed, tokenizer, workers)
+    with StageProgress(f"prepare: pair {split}", "pieces") as progress:
+        for number, rows in enumerate(results, start=1):
+            writer.append(rows)
+            pairs.add(rows)
+            progress.add(len(rows.ids), number / num_tasks)
+    if split == "train":
+        _check_pairs(pairs, config)
+    return {**pairs.to_dict(config.pairing), "shards": writer.close()}
 
 
 def _check_settings(config: PrepareConfig, out: Path) -> None:
@@ -150,12 +176,25 @@ def _check_pairs(pairs: PairCounts, config: PrepareConfig) -> None:
         )
 
 
-def _documents(
-    files: list[Path], config: PrepareConfig, counts: CorpusCounts, progress: _Progress
-) -> Iterator[list[str]]:
-    for file in files:
-        yield from read_documents([file], config.text, counts)
-        progress.finish_file(file)
+class _Reader:
+    """Reads the corpus and knows how far it is: files read, and within a file by the characters so far."""
+
+    def __init__(self, files: list[Path], config: PrepareConfig, counts: CorpusCounts) -> None:
+        self._sizes = {file: file.stat().st_size for file in files if str(file) != STANDARD_INPUT}
+        self._files = files
+        self._config = config
+        self._counts = counts
+        self._read = 0
+
+    def documents(self) -> Iterator[list[str]]:
+        for file in self._files:
+            yield from read_documents([file], self._config.text, self._counts)
+            self._read += self._sizes.get(file, 0)
+
+    def fraction(self) -> float | None:
+        """Return the share of the corpus that was read, in bytes of whole files; ``None``: unknown yet."""
+        total = sum(self._sizes.values())
+        return self._read / total if self._read else None
 
 
 def _manifest(
@@ -208,37 +247,3 @@ def _terminated_like_interrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-class _Progress:
-    """Tells people how far a stage is: a line on standard error every ten seconds."""
-
-    def __init__(self, stage: str, files: list[Path]) -> None:
-        self._console = Console(stderr=True, highlight=False)
-        self._stage = stage
-        self._started = self._shown = time.monotonic()
-        self._done = 0.0
-        self._bytes_read = 0
-        self._bytes = sum(file.stat().st_size for file in files if str(file) != STANDARD_INPUT)
-
-    def add(self, amount: float) -> None:
-        """Count work: characters or pieces."""
-        self._done += amount
-        now = time.monotonic()
-        if now - self._shown < _REPORT_SECONDS:
-            return
-        self._shown = now
-        seconds = now - self._started
-        left = ""
-        if self._bytes_read:
-            left = f", about {seconds * (self._bytes / self._bytes_read - 1):.0f} s left"
-        self._console.print(
-            f"prepare: {self._stage}: {self._done / 1e6:.1f} million, "
-            f"{self._done / 1e6 / seconds:.2f} million/s{left}",
-            soft_wrap=True,
-        )
-
-    def finish_file(self, file: Path) -> None:
-        """Count a file as read."""
-        if str(file) != STANDARD_INPUT:
-            self._bytes_read += file.stat().st_size
