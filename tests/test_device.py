@@ -116,7 +116,7 @@ def test_the_device_has_a_name():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a switch of Linux's C library")
 def test_freed_memory_is_kept_for_the_next_tensor():
-    """In an own process: page faults of a large tensor that is made again and again (10 x 16,384 otherwise)."""
+    """In an own process: page faults of a large tensor that is made anew (10 x 16,384 otherwise)."""
     program = """
 import resource, torch
 from bertsmith.device import keep_freed_memory
