@@ -145,6 +145,34 @@ def test_a_resumed_run_is_the_run_never_stopped(finished, data, tmp_path, monkey
     assert timeless(out) == timeless(finished)
 
 
+def test_resuming_is_exact_in_bfloat16_on_two_threads(data, tmp_path, monkeypatch):
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    monkeypatch.setattr(recipe, "limit_threads", lambda: 2)
+    try:
+        for name, stop in (("whole", 0), ("cut", 3)):
+            run = settings(
+                data,
+                tmp_path / name,
+                steps=6,
+                checkpoint_steps=3,
+                precision="bfloat16",
+                batch_size=32,
+                micro_batch_size=12,
+                optimizer=OptimizerConfig(name="bert-adam", learning_rate=1e-3),
+            )
+            if stop:
+                with monkeypatch.context() as patch:
+                    dying_after(stop, patch)
+                    with pytest.raises(Died):
+                        pretrain(run)
+            pretrain(dataclasses.replace(run, resume=True))
+    finally:
+        torch.set_num_threads(threads)
+    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
+    assert timeless(tmp_path / "cut") == timeless(tmp_path / "whole")
+
+
 def test_a_resumed_run_goes_on_with_the_means_of_its_log(data, tmp_path, monkeypatch):
     for name, stops in (("whole", []), ("cut", [5])):
         for stop in stops:
