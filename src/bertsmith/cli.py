@@ -123,7 +123,7 @@ def _defaults(verb: str, arguments: list[str]) -> Any:
         name = found.preset or changes.get("preset", verbs.PretrainConfig.preset)
         if name not in presets.PRESETS:
             raise InputError(f"unknown preset {name!r}; {nearest(str(name), list(presets.PRESETS))}")
-        base: Any = presets.PRESETS[name](**required)
+        base: Any = presets.PRESETS[name](tyro.MISSING, tyro.MISSING)  # data and out
     else:
         base = VERBS[verb](**required)
     return overlay(base, changes, found.config) if changes else base

@@ -30,7 +30,7 @@ from bertsmith.recipes.config import (
     PretrainConfig,
     VocabConfig,
 )
-from bertsmith.recipes.demo_report import write_report
+from bertsmith.recipes.demo_report import Report, Start, compare, read_events
 from bertsmith.recipes.finetune import finetune
 from bertsmith.recipes.prepare import prepare
 from bertsmith.recipes.pretrain import pretrain
@@ -85,25 +85,43 @@ def demo(config: DemoConfig) -> dict[str, Any]:
     _write_rows(out / "task" / "train.jsonl", train, libraries, TRAIN_ROWS_PER_LIBRARY, config.seed)
     _write_rows(out / "task" / "dev.jsonl", test, libraries, DEV_ROWS_PER_LIBRARY, config.seed)
     results = {
-        start_from: finetune(finetuning_config(config, out, random_weights=start_from == "random"))
-        for start_from in ("pretrained", "random")
+        name: finetune(finetuning_config(config, out, random_weights=name == "random"))
+        for name in ("pretrained", "random")
     }
+    starts = {name: Start.of(result) for name, result in results.items()}
+    seconds = round(time.perf_counter() - start, 1)
+    commands = [
+        f'bertsmith fill "The function returns a [MASK] of strings." --model {model}',
+        f"bertsmith predict --model {out / 'finetune-pretrained' / 'model'} --input FILE.txt --out -",
+        "bertsmith vocab --corpus YOUR_TEXT --out vocab/vocab.txt   # then prepare, pretrain, finetune",
+    ]
+    report = Report(
+        corpus_bytes=(out / "corpus" / "train.txt").stat().st_size,
+        num_modules=len(train),
+        budget=config.budget,
+        seconds=seconds,
+        pretraining=pretraining,
+        events=read_events(out / "run" / "metrics.jsonl"),
+        examples=examples,
+        libraries=libraries,
+        rows=(results["pretrained"]["train_rows"], results["pretrained"]["dev_rows"]),
+        starts=starts,
+        environment=json.loads((out / "run" / "environment.json").read_text(encoding="utf-8")),
+        commands=commands,
+    )
+    write_text(out / "report.html", report.html())
+    difference, standard_errors = compare(starts["pretrained"].accuracies, starts["random"].accuracies)
     summary = {
-        "seconds": round(time.perf_counter() - start, 1),
+        "seconds": seconds,
         "pretraining": pretraining,
-        "finetuning": results,
-        "examples": examples,
-        "libraries": libraries,
+        "finetuning": {name: asdict(result) for name, result in starts.items()},
+        "difference": difference,
+        "difference_in_standard_errors": standard_errors,
         "report": str(out / "report.html"),
         "model": str(model),
-        "next": [
-            f'bertsmith fill "The function returns a [MASK] of strings." --model {model}',
-            f"bertsmith predict --model {out / 'finetune-pretrained' / 'model'} --input FILE.txt --out -",
-            "bertsmith vocab --corpus YOUR_TEXT --out vocab.txt   # then prepare, pretrain, finetune on your own",
-        ],
+        "next": commands,
     }
     write_json(out / "demo.json", summary)
-    write_report(out, summary)
     return summary
 
 

@@ -4,97 +4,147 @@ from __future__ import annotations
 
 import io
 import json
+import math
+from dataclasses import dataclass
+from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 from bertsmith.errors import InputError
-from bertsmith.files import write_text
 
 
-def write_report(out: Path, summary: dict[str, Any]) -> None:
-    """Write ``report.html`` from the demo's summary and the log of its pretraining run.
+@dataclass(frozen=True)
+class Start:
+    """Dev accuracies of the fine-tuning runs from one start.
 
-    Args:
-        out: the demo's directory.
-        summary: what :func:`bertsmith.recipes.demo.demo` returns.
+    Attributes:
+        accuracies: of each seed, best epoch.
+        mean: of them.
+        std: sample standard deviation; 0 for one seed.
     """
-    jinja2 = _imported("jinja2")
-    events = [json.loads(line) for line in (out / "run" / "metrics.jsonl").read_text().splitlines()]
-    pretraining = summary["pretraining"]
-    starts = [
-        {"name": name, "values": values, "mean": mean(values), "std": stdev(values) if len(values) > 1 else 0.0}
-        for name, values in ((name, accuracies(result)) for name, result in summary["finetuning"].items())
-    ]
-    difference, errors = compare(starts[0]["values"], starts[1]["values"])
-    template = files("bertsmith.recipes").joinpath("demo_report.html").read_text(encoding="utf-8")
-    html = jinja2.Environment(autoescape=True).from_string(template).render(
-        corpus_bytes=(out / "corpus" / "train.txt").stat().st_size,
-        num_modules=(out / "corpus" / "train.txt").read_text(encoding="utf-8").count("\n\n") + 1,
-        budget=summary["budget"],
-        device=summary["environment"].get("device", "cpu"),
-        seconds=summary["seconds"],
-        heldout_loss=pretraining["heldout_mlm_loss"],
-        heldout_accuracy=pretraining["heldout_mlm_accuracy"],
-        nsp_accuracy=pretraining.get("heldout_nsp_accuracy"),
-        unigram=pretraining["heldout_unigram_entropy"],
-        uniform=pretraining["uniform_entropy"],
-        tokens_per_second=pretraining["tokens_per_second"],
-        curve=loss_curve(events, pretraining["heldout_unigram_entropy"], pretraining["uniform_entropy"]),
-        examples=summary["examples"],
-        libraries=summary["libraries"],
-        train_rows=summary["finetuning"]["pretrained"]["train_rows"],
-        dev_rows=summary["finetuning"]["pretrained"]["dev_rows"],
-        starts=starts,
-        difference=difference,
-        standard_errors=errors,
-        next=summary["next"],
-        environment=summary["environment"],
-    )
-    write_text(out / "report.html", html)
+
+    accuracies: list[float]
+    mean: float
+    std: float
+
+    @classmethod
+    def of(cls, result: dict[str, Any]) -> Start:
+        """Return the figures of what ``finetune`` returns."""
+        values = [seed["dev"]["accuracy"] for seed in result["seeds"] if seed["dev"] is not None]
+        return cls(values, mean(values), stdev(values) if len(values) > 1 else 0.0)
 
 
-def accuracies(result: dict[str, Any]) -> list[float]:
-    """Return the dev accuracy of each seed of a fine-tuning."""
-    return [seed["dev"]["accuracy"] for seed in result["seeds"]]
+@dataclass(frozen=True)
+class Report:
+    """What the report shows.
+
+    Attributes:
+        corpus_bytes: of the training text.
+        num_modules: its documents.
+        budget: of the pretraining, as given.
+        seconds: of the whole demo until now.
+        pretraining: what ``pretrain`` returns.
+        events: the lines of its metrics.jsonl.
+        examples: objects with ``text``, ``answer`` and ``guesses`` (``token``, ``probability``).
+        libraries: the classes of the task.
+        rows: training and dev rows.
+        starts: "pretrained" and "random" fine-tuning results.
+        environment: what environment.json holds.
+        commands: what to try next.
+    """
+
+    corpus_bytes: int
+    num_modules: int
+    budget: str
+    seconds: float
+    pretraining: dict[str, Any]
+    events: list[dict[str, Any]]
+    examples: list[dict[str, Any]]
+    libraries: list[str]
+    rows: tuple[int, int]
+    starts: dict[str, Start]
+    environment: dict[str, Any]
+    commands: list[str]
+
+    def html(self) -> str:
+        """Return the page.
+
+        Raises:
+            InputError: a package of the extra ``demo`` is missing.
+        """
+        figures = self.pretraining
+        levels = (figures["heldout_unigram_entropy"], figures["uniform_entropy"])
+        difference, errors = compare(self.starts["pretrained"].accuracies, self.starts["random"].accuracies)
+        template = files("bertsmith.recipes").joinpath("demo_report.html").read_text(encoding="utf-8")
+        page: str = (
+            imported("jinja2")
+            .Environment(autoescape=True)
+            .from_string(template)
+            .render(
+                report=self,
+                figures=figures,
+                unigram=levels[0],
+                uniform=levels[1],
+                curve=loss_curve(self.events, *levels),
+                difference=difference,
+                standard_errors=errors,
+            )
+        )
+        return page
+
+
+def read_events(path: Path) -> list[dict[str, Any]]:
+    """Return the objects of a metrics.jsonl."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def compare(first: list[float], second: list[float]) -> tuple[float, float]:
     """Return the difference of the means, and that difference in its standard errors (Welch)."""
     difference = mean(first) - mean(second)
     if min(len(first), len(second)) < 2:
-        return difference, float("nan")
+        return difference, math.nan
     variance = stdev(first) ** 2 / len(first) + stdev(second) ** 2 / len(second)
-    return difference, difference / max(variance, 1e-12) ** 0.5
+    return difference, difference / math.sqrt(variance) if variance else math.inf
 
 
 def loss_curve(events: list[dict[str, Any]], unigram: float, uniform: float) -> str:
     """Return the masked-word loss over the steps as SVG, with the levels of blind and frequency guessing."""
-    _imported("matplotlib")
+    imported("matplotlib")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 4), layout="constrained")
     axes = figure.subplots()
-    training = [(event["step"], event["mlm_loss"]) for event in events if "mlm_loss" in event]
-    heldout = [(event["step"], event["heldout_mlm_loss"]) for event in events if "heldout_mlm_loss" in event]
-    axes.plot(*zip(*training, strict=True), color="#9bb7d4", linewidth=0.8, label="training batches")
-    axes.plot(*zip(*heldout, strict=True), color="#1f4e8c", marker="o", markersize=4, label="held out, fixed masks")
+    curves: list[tuple[str, dict[str, Any], str]] = [
+        ("mlm_loss", {"color": "#9bb7d4", "linewidth": 0.8}, "training batches"),
+        ("heldout_mlm_loss", {"color": "#1f4e8c", "marker": "o", "markersize": 4}, "held out, fixed masks"),
+    ]
+    for key, style, label in curves:
+        points = [(event["step"], event[key]) for event in events if key in event]
+        axes.plot([step for step, _ in points], [loss for _, loss in points], label=label, **style)
     for level, name in ((uniform, "blind guess, ln V"), (unigram, "word frequencies")):
         axes.axhline(level, color="#a33", linestyle="--", linewidth=0.9)
-        axes.annotate(f"{name}: {level:.2f}", (0.99, level), xycoords=("axes fraction", "data"), ha="right", va="bottom")
+        place = (0.99, level)
+        axes.annotate(
+            f"{name}: {level:.2f}", place, xycoords=("axes fraction", "data"), ha="right", va="bottom"
+        )
     axes.set_xlabel("step")
     axes.set_ylabel("masked-word loss (nats)")
     axes.set_ylim(top=uniform + 0.5)
     axes.legend(loc="lower left", frameon=False)
     picture = io.StringIO()
-    figure.savefig(picture, format="svg")
-    return picture.getvalue()[picture.getvalue().index("<svg") :]
+    figure.savefig(picture, format="svg", metadata={"Date": None})
+    svg = picture.getvalue()
+    return svg[svg.index("<svg") :]
 
 
-def _imported(name: str) -> Any:
-    from importlib import import_module
+def imported(name: str) -> Any:
+    """Return a package of the extra ``demo``.
 
+    Raises:
+        InputError: it is not installed.
+    """
     try:
         return import_module(name)
     except ImportError:
