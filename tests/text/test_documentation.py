@@ -46,7 +46,11 @@ def test_packages_are_told_apart_and_nothing_is_run(tmp_path):
     (tmp_path / "one").mkdir()
     text = "This sentence is long enough to be kept as prose."
     (tmp_path / "one" / "a.py").write_text(f'"""{text}"""\nraise SystemExit\n')
-    (tmp_path / "two.py").write_text(f'class A:\n    """{text}\n\n    And so is this one, which nobody else has."""\n')
+    (tmp_path / "two.py").write_text(
+        f'class A:\n    """{text}\n\n    And so is this one, which nobody else has."""\n'
+    )
     (tmp_path / "broken.py").write_text("def (")
-    found = [(module.library, module.name, len(module.paragraphs)) for module in documented_modules([tmp_path])]
+    found = [
+        (module.library, module.name, len(module.paragraphs)) for module in documented_modules([tmp_path])
+    ]
     assert found == [("one", "one.a", 1), ("two", "two", 1)]
