@@ -12,7 +12,6 @@ import torch
 
 from bertsmith.recipes.pretrain import pretrain
 from bertsmith.runlog import write_config
-from tests.recipes import pretraining
 from tests.recipes.pretraining import settings, timeless, weights
 
 KILLS = 10
@@ -36,13 +35,14 @@ def wait_for_a_step(process: subprocess.Popen[bytes], log: Path) -> None:
         sizes.append(log.stat().st_size if log.exists() else 0)
 
 
-def test_ten_times_killed_and_resumed_the_weights_are_those_of_the_run_never_stopped(tmp_path):
-    data = pretraining.prepared(tmp_path)
+def test_ten_times_killed_and_resumed_the_weights_are_those_of_the_run_never_stopped(
+    pretraining_data, tmp_path
+):
     begun = time.monotonic()
-    pretrain(settings(data, tmp_path / "whole", steps=STEPS, checkpoint_steps=7, log_steps=3))
+    pretrain(settings(pretraining_data, tmp_path / "whole", steps=STEPS, checkpoint_steps=7, log_steps=3))
     seconds = time.monotonic() - begun
     run = tmp_path / "killed"
-    write_config(tmp_path, settings(data, run, steps=STEPS, checkpoint_steps=7, log_steps=3))
+    write_config(tmp_path, settings(pretraining_data, run, steps=STEPS, checkpoint_steps=7, log_steps=3))
     moments = random.Random(11)
     for life in range(KILLS):
         process = start(tmp_path / "config.yaml")

@@ -147,19 +147,14 @@ def train(
     step = start_step
     while (progress := budget.progress(step)) < 1.0:
         begun = time.perf_counter()
-        factor = linear_rate(progress, settings.warmup_fraction)
-        for group in optimizer.param_groups:
-            group["lr"] = group["initial_lr"] * factor
+        _set_rates(optimizer, linear_rate(progress, settings.warmup_fraction))
         micro_batches = batches(step)
         counts = total_counts(objective, micro_batches)
         losses, monitors = _accumulate(model, objective, micro_batches, counts, settings, step)
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
         values = _host_means(losses | monitors, counts, norm)
-        checked = {name: values[name] for name in (*losses, "grad_norm")}
-        if not all(map(math.isfinite, checked.values())):
-            optimizer.zero_grad(set_to_none=True)
-            raise NonFiniteLoss(step, checked)
+        _require_finite({name: values[name] for name in (*losses, "grad_norm")}, step, optimizer)
         if 0 < settings.max_grad_norm < values["grad_norm"]:
             torch._foreach_mul_(gradients, settings.max_grad_norm / values["grad_norm"])
         optimizer.step()
@@ -174,6 +169,17 @@ def train(
             tokens=sum(batch.tokens.layout.num_tokens for batch in micro_batches),
             seconds=time.perf_counter() - begun,
         )
+
+
+def _set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = group["initial_lr"] * factor
+
+
+def _require_finite(values: dict[str, float], step: int, optimizer: torch.optim.Optimizer) -> None:
+    if not all(map(math.isfinite, values.values())):
+        optimizer.zero_grad(set_to_none=True)
+        raise NonFiniteLoss(step, values)
 
 
 def _accumulate(
