@@ -5,8 +5,8 @@
 A step is forward, backward, clipping and AdamW, dropout 0.1, on the same instances (the peers get them
 padded, made beforehand; ours are fetched from the loader within the step). Tokens are counted without
 padding. Peers: transformers' ``BertForPreTraining`` with its fused AdamW in float32 (its default) and under
-bfloat16 autocast. ``fraction_of_product_rate`` is the arithmetic that a step needs, over its time and the rate of a
-bare matrix product of the model's shape.
+bfloat16 autocast. ``fraction_of_product_rate`` is the arithmetic that a step needs, over its time and the
+rate of a bare matrix product of the model's shape.
 """
 
 from __future__ import annotations
