@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from bertsmith.data.config import PairingConfig
 from bertsmith.data.pairing import NEXT, RANDOM, Documents, instances_of, minimum_documents, num_units
 from bertsmith.data.shards import Rows, id_dtype
+from bertsmith.data.word_cache import WordCache
 from bertsmith.data.workers import ordered_map
 from bertsmith.randomness import generator
 from bertsmith.text.config import CorpusConfig, TokenizerConfig
@@ -135,7 +136,7 @@ def _batches(documents: Iterable[list[str]]) -> Iterator[list[list[str]]]:
 
 @dataclass(frozen=True)
 class _Encoder:
-    tokenizer: Tokenizer
+    words: WordCache
     config: CorpusConfig
     dtype: np.dtype[Any]
 
@@ -143,26 +144,28 @@ class _Encoder:
 def _make_encoder(
     vocab: list[str], settings: TokenizerConfig, config: CorpusConfig, dtype: np.dtype[Any]
 ) -> _Encoder:
-    return _Encoder(Tokenizer(vocab, settings), config, dtype)
+    return _Encoder(WordCache(Tokenizer(vocab, settings)), config, dtype)
 
 
 def _encode(encoder: _Encoder, documents: list[list[str]]) -> _Encoded:
-    ids, sentence_lengths, document_lengths = array("i"), array("q"), array("q")
+    ids: list[int] = []
+    sentence_lengths, document_lengths = array("q"), array("q")
     found = empty = 0
     for document in documents:
         sentences = document_sentences(document, encoder.config)
         found += len(sentences)
         before = len(sentence_lengths)
-        for sentence in encoder.tokenizer.encode_batch(sentences):
-            if sentence:
-                ids.extend(sentence)
-                sentence_lengths.append(len(sentence))
+        for sentence in sentences:
+            start = len(ids)
+            encoder.words.extend(ids, sentence)
+            if len(ids) > start:
+                sentence_lengths.append(len(ids) - start)
         if len(sentence_lengths) > before:
             document_lengths.append(len(sentence_lengths) - before)
         else:
             empty += 1
     return _Encoded(
-        np.asarray(ids, dtype=np.int32).astype(encoder.dtype),
+        np.array(ids, dtype=encoder.dtype),
         np.asarray(sentence_lengths, dtype=np.int64),
         np.asarray(document_lengths, dtype=np.int64),
         found,
