@@ -19,7 +19,7 @@ from bertsmith.layout import Layout
 from bertsmith.model.dropout import keep_mask, kept_scale
 
 # What one more rectangle costs, in attention scores of one head that could be computed in that time.
-_RECTANGLE_COST = 60_000
+_RECTANGLE_COST = 200_000
 _MASKED = -1e9
 
 
