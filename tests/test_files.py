@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -39,3 +42,19 @@ def test_json_and_hash(tmp_path):
     assert json.loads(content) == {"名": [1, 2]}
     assert "名".encode() in content
     assert sha256_of(tmp_path / "deep" / "a.json") == hashlib.sha256(content).hexdigest()
+
+
+def test_what_killed_processes_left_beside_a_directory_is_cleared(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    dead, alive = process.pid, os.getppid()
+    for name in (f".data.{dead}.tmp", f".data.{alive}.tmp", f".database.{dead}.tmp", f".data.{dead}.old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "content").write_text(name)
+    with pytest.raises(RuntimeError), atomic_directory(tmp_path / "data"):
+        # the earlier version, which a killed process had moved out of the way, is back
+        assert (tmp_path / "data" / "content").read_text() == f".data.{dead}.old"
+        raise RuntimeError
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        [f".data.{alive}.tmp", f".database.{dead}.tmp", "data"]
+    )
