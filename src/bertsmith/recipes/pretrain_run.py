@@ -29,6 +29,7 @@ from bertsmith.recipes.config import PretrainConfig
 from bertsmith.runlog import Means, RunLog
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.training import checkpoint
+from bertsmith.training.checkpoint import Checkpoint
 from bertsmith.training.loop import LoopSettings, NonFiniteLoss
 from bertsmith.training.schedule import Budget
 
@@ -134,7 +135,7 @@ class Standing:
             budget.reserve_seconds = margin + 1.2 * self.evaluation_seconds + 2 * self.save_seconds
 
     @classmethod
-    def from_state(cls, found: checkpoint.Checkpoint) -> Standing:
+    def from_state(cls, found: Checkpoint) -> Standing:
         """Return where the run of a checkpoint stood."""
         names = cls().state(0.0).keys() - {"means"}
         return cls(
@@ -216,7 +217,7 @@ def fixed_settings(
     }
 
 
-def open_run(config: PretrainConfig, settings: dict[str, Any]) -> checkpoint.Checkpoint | None:
+def open_run(config: PretrainConfig, settings: dict[str, Any]) -> Checkpoint | None:
     """Make the run directory, or find the checkpoint from which to go on.
 
     Raises:

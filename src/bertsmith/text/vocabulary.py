@@ -98,7 +98,7 @@ def train_vocabulary(
     if len(SPECIAL_TOKENS) + len(single) > size:
         raise InputError(
             f"vocab: size {size} is too small: the special tokens and single characters alone are "
-            f"{len(SPECIAL_TOKENS) + len(single)}; raise size or set a lower limit_alphabet (now {len(alphabet)})"
+            f"{len(SPECIAL_TOKENS) + len(single)}; raise size or lower limit_alphabet (now {len(alphabet)})"
         )
     vocab = _merged(usable, [*SPECIAL_TOKENS, *single], size, min_frequency)
     if len(vocab) < size:
