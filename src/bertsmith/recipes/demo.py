@@ -116,6 +116,7 @@ def demo(config: DemoConfig) -> dict[str, Any]:
     summary = {
         "seconds": seconds,
         "pretraining": pretraining,
+        "examples": [_shown(example) for example in examples],
         "finetuning": {name: asdict(result) for name, result in starts.items()},
         "difference": difference,
         "difference_in_standard_errors": standard_errors,
@@ -247,3 +248,8 @@ def _cloze_examples(model: Path, test: Sequence[DocumentedModule], seed: int) ->
         guesses = [asdict(candidate) for candidate in predictor.fill([text], top=5)[0].masks[0]]
         examples.append({"text": text, "answer": words[place], "guesses": guesses})
     return examples
+
+
+def _shown(example: dict[str, Any]) -> str:
+    guesses = ", ".join(f"{guess['token']} {guess['probability']:.0%}" for guess in example["guesses"])
+    return f"{example['text']} -> {guesses} (the word was {example['answer']})"
