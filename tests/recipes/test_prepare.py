@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -143,6 +144,7 @@ def test_wrong_input_is_refused_with_a_reason(tmp_path, vocab) -> None:
     assert "heldout is 1.0" in message("red one\n", heldout=1.0)
     assert "workers is -1" in message("red one\n", workers=-1)
     assert "pairing 'nps' is unknown" in message("red one\n", pairing="nps")
+    assert "has to name a new directory" in message("red one\n", out=".")
     assert "seq-len is 4" in message("red one\n", seq_len=4)
 
 
@@ -291,9 +293,14 @@ def test_c017_masks_of_real_text(real_data, whole_words) -> None:
 def start(config: PrepareConfig) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "bertsmith", "prepare", "--corpus", *config.corpus]
     command += ["--vocab", config.vocab, "--out", config.out, "--workers", "2", "--passes", "40"]
-    return subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
-    )
+    # A shell's background job ignores Ctrl-C, and so would its children: a handler is reset when they start.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def wait_for(directory: Path, process: subprocess.Popen[bytes]) -> None:
@@ -338,3 +345,23 @@ def test_an_interrupted_run_clears_up_at_once(real, tmp_path, number) -> None:
     assert list(tmp_path.iterdir()) == []
     _, alive = psutil.wait_procs(children, timeout=10)
     assert alive == []
+
+
+def test_a_pipe_is_read_once_and_has_no_hash(tmp_path, vocab) -> None:
+    config = settings(tmp_path, "red one\nred two\n\nblue one\nblue two\n", vocab)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(
+        target=lambda: pipe.write_bytes(Path(config.corpus[0]).read_bytes()), daemon=True
+    )
+    writer.start()
+    prepare(replace(config, corpus=[str(pipe)]))
+    writer.join(timeout=10)
+    manifest = json.loads((tmp_path / "data" / "manifest.json").read_text())
+    assert manifest["inputs"] == [{"file": str(pipe), "bytes": None, "sha256": None}]
+
+
+def test_a_share_that_leaves_too_few_to_train_on_is_named(tmp_path, vocab, caplog) -> None:
+    text = "red one\nred two\n\nblue one\nblue two\n\nred one\nblue two\n"
+    prepare(settings(tmp_path, text, vocab, heldout=0.9))
+    assert "a share of 0.9 of 3 documents would leave too few on one side" in caplog.text
