@@ -5,9 +5,11 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from bertsmith.errors import InputError
 from bertsmith.files import atomic_directory, atomic_file, sha256_of, write_json
 
 
@@ -58,3 +60,31 @@ def test_what_killed_processes_left_beside_a_directory_is_cleared(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         [f".data.{alive}.tmp", f".database.{dead}.tmp", "data"]
     )
+
+
+def test_a_directory_in_a_files_place_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with (
+        pytest.raises(InputError, match="is a directory; name the file to write"),
+        atomic_file(tmp_path / "out"),
+    ):
+        pytest.fail("the block must not run")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_stop_between_the_two_renames_keeps_the_old_directory(tmp_path, monkeypatch):
+    path = tmp_path / "model"
+    path.mkdir()
+    (path / "old").write_text("")
+    replace = os.replace
+
+    def stopped(source, target):
+        if str(source).endswith(".tmp"):
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", stopped)
+    with pytest.raises(KeyboardInterrupt), atomic_directory(path) as temporary:
+        (temporary / "new").write_text("")
+    assert [file.name for file in path.iterdir()] == ["old"]
+    assert list(tmp_path.iterdir()) == [path]

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bertsmith.errors import InputError
+
 
 def _sync_directory(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
@@ -47,9 +49,24 @@ def _clear_abandoned(path: Path) -> None:
             left.unlink(missing_ok=True)
 
 
+def require_no_directory(path: Path) -> None:
+    """Refuse a path at which no file can be written because a directory is there.
+
+    Raises:
+        InputError: ``path`` is a directory.
+    """
+    if path.is_dir():
+        raise InputError(f"{path} is a directory; name the file to write")
+
+
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; rename it to ``path`` when the block ends without an error."""
+    """Yield a temporary path beside ``path``; rename it to ``path`` when the block ends without an error.
+
+    Raises:
+        InputError: ``path`` is a directory.
+    """
+    require_no_directory(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -86,6 +103,8 @@ def atomic_directory(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
         _sync_directory(path.parent)
     finally:
+        if old.exists() and not path.exists():  # stopped between the two renames
+            os.replace(old, path)
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
 
