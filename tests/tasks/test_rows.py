@@ -142,6 +142,12 @@ def test_a_text_longer_than_the_csv_modules_limit_is_read(tmp_path: Path) -> Non
         ("a.tsv", b"text\tlabel\nfine\ta\nbad \xff\tb\n", "line 3: not UTF-8"),
         ("a.jsonl", b'{"text": "a", "label": "b"}\n{"text": \n', "line 2: no JSON"),
         ("a.jsonl", b'{"text": "a", "label": "b"}\n[1]\n', "line 2: a JSON list"),
+        (
+            "a.jsonl",
+            b'{"text": "a", "label": ' + b"1" * 5000 + b"}\n",
+            "line 1: JSON beyond what can be read",
+        ),
+        ("a.jsonl", b'{"text": ' + b"[" * 100_000 + b"\n", "line 1: JSON beyond what can be read"),
         ("a.jsonl", b'{"text": 7, "label": "b"}\n', "line 1: 'text' is 7, a text has to be a string"),
         ("a.jsonl", b'{"text": "a", "label": ["b"]}\n', "line 1: 'label' is a list"),
         ("a.csv", b"title,label\na,b\n", "no column is known to be the text.*columns: title, label"),
@@ -215,3 +221,12 @@ def test_numbers_and_truth_values_of_json_are_labels_by_their_spelling(tmp_path:
 def test_an_unknown_policy_is_refused() -> None:
     with pytest.raises(InputError, match="missing is 'drop'"):
         DataSource("rows.csv", missing="drop")
+
+
+@pytest.mark.parametrize(
+    "named", [{"label": "text"}, {"text": "label"}, {"text": "text", "second_text": "text"}]
+)
+def test_a_column_cannot_be_two_things(tmp_path: Path, named: dict[str, str]) -> None:
+    path = str(write(tmp_path / "rows.csv", "text,label\na,b\n"))
+    with pytest.raises(InputError, match=r"column '(text|label)' would be read twice"):
+        custom.read_file(DataSource(path, **named), path)

@@ -115,3 +115,21 @@ def test_a_directory_of_another_task_is_refused(tmp_path: Path) -> None:
 def test_values_are_float64_and_numbers_int64() -> None:
     assert label_values(rows("1.5", "-2e1"), "t.csv").dtype == np.float64
     assert label_numbers(rows("a"), ("a",), "t.csv").dtype == np.int64
+
+
+def test_signs_alone_make_no_number_of_a_label() -> None:
+    assert labels_of(rows("--5", "3", "+-4"), "t.csv") == ("+-4", "--5", "3")
+    assert labels_of(rows("1" * 5000, "3"), "t.csv") == ("1" * 5000, "3")
+    assert labels_of(rows("+10", "9"), "t.csv") == ("9", "+10")
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_a_glue_file_without_a_row_is_refused(tmp_path: Path, split: str) -> None:
+    (tmp_path / f"{split}.tsv").write_text("sentence\tlabel\n")
+    with pytest.raises(InputError, match=rf"{split}\.tsv: no row in it"):
+        TASKS["sst2"].read(DataSource(str(tmp_path)), split)
+
+
+def test_own_data_is_a_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a directory; name a \.csv"):
+        TASKS["classify"].read(DataSource(str(tmp_path)), "dev")

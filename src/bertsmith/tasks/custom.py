@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from bertsmith.errors import InputError
 from bertsmith.tasks.rows import find_columns, rows_of
 from bertsmith.tasks.source import DataSource, RowSet
@@ -14,6 +16,8 @@ def read_split(source: DataSource, split: str) -> RowSet | None:
     Raises:
         InputError: a file or column is missing, a row is broken or lacks a value, or there is no row.
     """
+    if Path(source.data).is_dir():
+        raise InputError(f"{source.data}: a directory; name a .csv, .tsv or .jsonl file, or a --task of GLUE")
     path = source.data if split == "train" else source.dev
     return None if path is None else read_file(source, path)
 
@@ -22,7 +26,8 @@ def read_file(source: DataSource, path: str) -> RowSet:
     """Read the labelled rows of one file.
 
     Raises:
-        InputError: a file or column is missing, a row is broken or lacks a value, or there is no row.
+        InputError: a file or column is missing, a column is taken twice, a row is broken or lacks a value, or
+            there is no row.
     """
     table = open_table(path)
     columns = find_columns(table, source.stored, source.named, source.pair)
@@ -30,6 +35,12 @@ def read_file(source: DataSource, path: str) -> RowSet:
         known = ", ".join(table.columns)
         raise InputError(
             f"{path}: no column is known to be the label; name it with --label; columns: {known}"
+        )
+    chosen = [name for name in (columns.text, columns.second_text, columns.label) if name is not None]
+    if repeated := {name for name in chosen if chosen.count(name) > 1}:
+        raise InputError(
+            f"{path}: column {min(repeated)!r} would be read twice, as texts or label; "
+            "name each with --text, --second-text, --label"
         )
     rows, counts = rows_of(table, columns, source.missing)
     if not rows:

@@ -60,8 +60,8 @@ def read_split(files: GlueFiles, source: DataSource, split: str) -> RowSet | Non
         The rows; ``None`` when the directory has no file of that split. Test rows have no label.
 
     Raises:
-        InputError: the directory is not the task's, a flag names columns (the layout fixes them), or a row is
-            broken.
+        InputError: the directory is not the task's, a flag names columns (the layout fixes them), a row is
+            broken, or there is none.
     """
     if not Path(source.data).is_dir():
         return custom.read_split(_with_task_columns(files, source), split)
@@ -86,6 +86,8 @@ def read_split(files: GlueFiles, source: DataSource, split: str) -> RowSet | Non
                 f"columns: {', '.join(table.columns)}"
             )
     rows, counts = rows_of(table, columns, source.missing)
+    if not rows:
+        raise InputError(f"{path}: no row in it; get the whole {split} file of {files.directory}")
     return RowSet(rows, str(path), columns, ".part." in path.name, counts)
 
 

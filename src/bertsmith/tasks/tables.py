@@ -192,6 +192,8 @@ def _json_object(path: str, number: int, line: str) -> dict[str, Any]:
         raise InputError(
             f"{path}, line {number}: no JSON ({error.msg}); expected one object a line"
         ) from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, or very deep nesting
+        raise InputError(f"{path}, line {number}: JSON beyond what can be read ({error})") from None
     if not isinstance(value, dict):
         raise InputError(f"{path}, line {number}: a JSON {type(value).__name__}; expected an object")
     return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,7 @@ from bertsmith.tasks.source import DataSource, RowSet
 
 CLASSIFICATION = "classification"
 REGRESSION = "regression"
+_WHOLE_NUMBER = re.compile(r"[+-]?\d{1,100}")
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def labels_of(rows: Sequence[Row], path: str) -> tuple[str, ...]:
     names = {str(row.label) for row in rows}
     if len(names) < 2:
         raise InputError(f"{path}: every row has the label {min(names)!r}; a classifier needs at least two")
-    if all(name.lstrip("+-").isdecimal() for name in names):
+    if all(_WHOLE_NUMBER.fullmatch(name) for name in names):
         return tuple(sorted(names, key=lambda name: (int(name), name)))
     return tuple(sorted(names))
 
