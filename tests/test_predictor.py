@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -243,3 +245,24 @@ def test_minilm_equals_sentence_transformers(minilm_path: Path) -> None:
     answer = predictor.embed(texts, normalize=True)
     np.testing.assert_allclose(answer.vectors, expected, atol=1e-5)
     assert isinstance(predictor, Predictor)
+
+
+def test_token_vectors_refuse_pairs(classifier: Path) -> None:
+    with pytest.raises(InputError, match="embed_tokens takes single texts"):
+        load(classifier).embed_tokens([("hello", "paris")])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("architecture", ["BertForTokenClassification", "BertForMultipleChoice"])
+def test_a_head_for_words_or_choices_classifies_no_texts(
+    classifier: Path, tmp_path: Path, architecture: str
+) -> None:
+    """Their weights are called as those of a head for texts, and were taken for one."""
+    shutil.copytree(classifier, tmp_path / "model")
+    (tmp_path / "model" / "task.json").unlink()
+    path = tmp_path / "model" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"architectures": [architecture]}))
+    loaded = load(tmp_path / "model")
+    with pytest.raises(InputError, match="cannot classify, it has no classification head"):
+        loaded.classify(["hello"])
+    expected = load(classifier).embed(["hello"])
+    np.testing.assert_allclose(loaded.embed(["hello"]), expected, atol=1e-6)

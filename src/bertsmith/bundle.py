@@ -113,28 +113,80 @@ def load_bundle(directory: Path | str, allow_missing: bool = False) -> Bundle:
     directory = Path(directory)
     if not directory.is_dir():
         raise InputError(f"{directory}: no such directory; expected a model directory with config.json")
+    if not (directory / "config.json").exists() and (directory / "model" / "config.json").is_file():
+        raise InputError(f"{directory}: a run, not a model; its model is {directory / 'model'}")
     values = huggingface.read_config(directory / "config.json")
     config = huggingface.config_from_huggingface(values, directory / "config.json")
     tokenizer = Tokenizer.load(directory)
+    _check_vocabulary(tokenizer, config, directory)
+    state = huggingface.state_from_huggingface(huggingface.read_state(directory))
+    _cut_padded_vocabulary(state, config, directory)
+    _check_encoder(state, config, directory, allow_missing)
+    return Bundle(config, tokenizer, _read_task(directory, values, config, state), state, directory)
+
+
+def load_shape(directory: Path | str) -> Bundle:
+    """Read architecture and vocabulary of a model directory alone, for random weights; ``state`` is empty.
+
+    Raises:
+        InputError: config.json or the vocabulary is missing or broken, or they do not fit.
+    """
+    directory = Path(directory)
+    path = directory / "config.json"
+    config = huggingface.config_from_huggingface(huggingface.read_config(path), path)
+    tokenizer = Tokenizer.load(directory)
+    _check_vocabulary(tokenizer, config, directory)
+    return Bundle(config, tokenizer, None, {}, directory)
+
+
+def _check_vocabulary(tokenizer: Tokenizer, config: BertConfig, directory: Path) -> None:
     if tokenizer.vocab_size > config.vocab_size:
         raise InputError(
             f"{directory}: the vocabulary has {tokenizer.vocab_size} entries but the embeddings only "
             f"{config.vocab_size}; the vocabulary belongs to another model"
         )
-    state = huggingface.state_from_huggingface(huggingface.read_state(directory))
-    _cut_padded_vocabulary(state, config, directory)
-    _check_encoder(state, config, directory, allow_missing)
-    return Bundle(config, tokenizer, _read_task(directory, values, state), state, directory)
 
 
-def _read_task(directory: Path, values: dict[str, Any], state: dict[str, Tensor]) -> dict[str, Any] | None:
+def _read_task(
+    directory: Path, values: dict[str, Any], config: BertConfig, state: dict[str, Tensor]
+) -> dict[str, Any] | None:
     path = directory / "task.json"
-    if path.is_file():
-        return huggingface.read_config(path)
     classifier = state.get("classifier.weight")
-    if classifier is None:
+    if path.is_file():
+        task = huggingface.read_config(path)
+        _check_task(task, path, config, None if classifier is None else classifier.shape[0])
+        return task
+    # Heads for words and for choices have weights of the same name: they are no head for whole texts.
+    architectures = values.get("architectures") or [_ARCHITECTURES[BertForClassification]]
+    if (
+        classifier is None
+        or "pooler.dense.weight" not in state
+        or _ARCHITECTURES[BertForClassification] not in architectures
+    ):
         return None
     return huggingface.task_from_huggingface(values, classifier.shape[0], directory / "config.json")
+
+
+def _check_task(task: Mapping[str, Any], path: Path, config: BertConfig, num_outputs: int | None) -> None:
+    """Refuse a task.json that was edited or belongs to other weights.
+
+    Raises:
+        InputError: label names, length or columns are not what the model can use.
+    """
+    labels, seq_len, columns = task.get("labels"), task.get("seq_len"), task.get("columns")
+    if task.get("head") == "classification" and (
+        not isinstance(labels, list)
+        or not all(isinstance(label, str) for label in labels)
+        or len(set(labels)) != num_outputs
+        or len(labels) != num_outputs
+    ):
+        raise InputError(f"{path}: labels is {labels!r}; expected {num_outputs} names, one for each output")
+    if seq_len is not None and (type(seq_len) is not int or not 3 <= seq_len <= config.max_positions):
+        raise InputError(f"{path}: seq_len is {seq_len!r}; expected 3 to {config.max_positions}")
+    if columns is not None and (
+        not isinstance(columns, dict) or set(columns) != {"text", "second_text", "label"}
+    ):
+        raise InputError(f"{path}: columns is {columns!r}; expected text, second_text and label")
 
 
 def _cut_padded_vocabulary(state: dict[str, Tensor], config: BertConfig, directory: Path) -> None:
@@ -214,6 +266,7 @@ def load_classification_model(bundle: Bundle, num_outputs: int | None) -> BertFo
         InputError: the stored head is asked for and there is none.
     """
     state = dict(bundle.state)
+    is_new = num_outputs is not None
     if num_outputs is None:
         if "classifier.weight" not in state:
             raise InputError(f"{bundle.directory}: the model has no classification head; fine-tune it first")
@@ -223,17 +276,23 @@ def load_classification_model(bundle: Bundle, num_outputs: int | None) -> BertFo
         state.pop("classifier.bias", None)
     with torch.device("meta"):
         model = BertForClassification(bundle.config, num_outputs)
-    return _fill(model, state, bundle)
+    return _fill(model, state, bundle, expected_missing=("classifier",) if is_new else ())
 
 
-def _fill(model: Model, state: dict[str, Tensor], bundle: Bundle) -> Model:
-    """Give a model without storage its weights: the stored ones, and random ones where none are stored."""
+def _fill(
+    model: Model, state: dict[str, Tensor], bundle: Bundle, expected_missing: tuple[str, ...] = ()
+) -> Model:
+    """Give a model without storage its weights: the stored ones, and random ones where none are stored.
+
+    What was drawn at random is noted, but for what the caller expects, or when all of it is to be random.
+    """
     model.to_empty(device="cpu")
     expected = model.state_dict()
     missing = [name for name in expected if name not in state]
     for module_name in dict.fromkeys(name.rpartition(".")[0] for name in missing):
         initialize(model.get_submodule(module_name), bundle.config.initializer_std)
-    if heads := sorted({name.split(".")[0] for name in missing}):
+    heads = sorted({name.split(".")[0] for name in missing} - set(expected_missing))
+    if heads and bundle.state:
         logger.warning("%s: drawn at random, not stored: %s", bundle.directory, ", ".join(heads))
     for name, value in expected.items():
         if name in state and state[name].shape != value.shape:

@@ -70,7 +70,7 @@ def load(path: str | Path, precision: str = "float32", batch_tokens: int = 4096)
 
 def _model_of(bundle: Bundle) -> Model:
     """Return the model with the head that is stored, or the encoder alone."""
-    if "classifier.weight" in bundle.state:
+    if "classifier.weight" in bundle.state and bundle.task is not None:
         return load_classification_model(bundle, None)
     if "mlm_head.dense.weight" in bundle.state:
         return load_pretraining_model(bundle)
@@ -175,6 +175,8 @@ class Predictor:
         encoder, tokenizer = self._encoder, self.bundle.tokenizer
         features.check(encoder, "cls", layer)
         pairs = _checked(texts)
+        if any(second is not None for _, second in pairs):
+            raise InputError("embed_tokens takes single texts, not pairs; give each text by itself")
         rows = encode_rows(pairs, tokenizer, self.seq_len, "tail")
         found: dict[int, NDArray[np.float32]] = {}
         for batch in self._batches(rows):

@@ -207,7 +207,12 @@ def test_the_originals_config_needs_no_model_type():
         ({"position_embedding_type": "relative_key"}, "relative positions"),
         ({"is_decoder": True}, "decoders are not supported"),
         ({"hidden_act": "silu"}, "hidden_act is 'silu'; supported: gelu"),
-        ({"hidden_size": "24"}, "hidden_size is '24', expected a number"),
+        ({"hidden_size": "24"}, "hidden_size is '24', expected a whole number"),
+        ({"hidden_size": 24.0}, "hidden_size is 24.0, expected a whole number"),
+        ({"num_attention_heads": 0}, "num_heads is 0; it has to be at least 1"),
+        ({"vocab_size": -1}, "vocab_size is -1; it has to be 0"),
+        ({"layer_norm_eps": "1e-12"}, "layer_norm_eps is '1e-12', expected a number"),
+        ({"hidden_act": ["gelu"]}, r"hidden_act is \['gelu'\]; supported: gelu"),
         ({"num_attention_heads": 5}, "not a multiple"),
         ({"num_hidden_layers": None}, "num_layers is None"),
     ],
@@ -258,3 +263,9 @@ def test_heads_of_other_tools_become_tasks():
     )
     with pytest.raises(InputError, match="id2label names 2 labels but the head has 3"):
         task_from_huggingface(named, 3, path)
+
+
+@pytest.mark.parametrize("names", [{"one": "good"}, ["bad", "good"]])
+def test_label_names_of_another_form_are_refused(names):
+    with pytest.raises(InputError, match="id2label is no object of numbers and names"):
+        task_from_huggingface({"id2label": names}, 2, Path("config.json"))

@@ -357,3 +357,36 @@ def test_twenty_steps_equal_a_plain_transformers_loop(
     ]
     ours = [list(line["probabilities"].values()) for line in lines]
     np.testing.assert_allclose(ours, torch.softmax(logits, dim=-1).numpy(), atol=1e-4)
+
+
+def test_weights_that_broke_at_an_epochs_last_step_are_not_kept(
+    model: Path, data: Path, tmp_path: Path
+) -> None:
+    """The loop notices only at the next step; the run used to be saved with NaN in its outputs."""
+    wild = OptimizerConfig(learning_rate=1e38, warmup_fraction=0.0)
+    settings = {"optimizer": wild, "batch_size": 200, "dev": str(data.parent / "dev.csv"), "epochs": 2}
+    with pytest.raises(InputError, match="every run diverged"):
+        finetune(tiny.config(model, data, tmp_path / "run", **settings))
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_a_run_directory_whose_content_would_be_lost_is_refused(
+    model: Path, data: Path, tmp_path: Path
+) -> None:
+    tiny.save_model(tmp_path / "run" / "model")
+    for out in (tmp_path / "run", tmp_path / "run" / "model"):
+        with pytest.raises(InputError, match="holds the model to start from"):
+            finetune(tiny.config(tmp_path / "run" / "model", data, out))
+    (tmp_path / "pretraining" / "checkpoints").mkdir(parents=True)
+    with pytest.raises(InputError, match="is a pretraining run, which would be lost"):
+        finetune(tiny.config(model, data, tmp_path / "pretraining"))
+    with pytest.raises(InputError, match=r"train\.csv is a file; give a directory"):
+        finetune(tiny.config(model, data, data))
+
+
+def test_a_new_head_is_no_reason_for_a_warning(
+    model: Path, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, is_random in (("a", False), ("b", True)):
+        finetune(tiny.config(model, data, tmp_path / name, epochs=1, random_weights=is_random))
+    assert not caplog.records

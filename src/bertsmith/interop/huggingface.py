@@ -111,7 +111,7 @@ def config_from_huggingface(values: Mapping[str, Any], path: Path) -> BertConfig
     if values.get("position_embedding_type", "absolute") != "absolute" or values.get("is_decoder"):
         raise InputError(f"{path}: relative positions and decoders are not supported, only BERT's encoder is")
     activation = values.get("hidden_act", "gelu")
-    if activation not in _ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
         raise InputError(
             f"{path}: hidden_act is {activation!r}; supported: {', '.join(sorted(_ACTIVATIONS))}"
         )
@@ -120,8 +120,10 @@ def config_from_huggingface(values: Mapping[str, Any], path: Path) -> BertConfig
     settings = {ours: values[theirs] for ours, theirs in _ARCHITECTURE_KEYS.items()}
     settings |= {ours: values[theirs] for ours, theirs in _OPTIONAL_KEYS.items() if theirs in values}
     for name, value in settings.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise InputError(f"{path}: {name} is {value!r}, expected a number")
+        kinds = (int,) if isinstance(getattr(BertConfig, name), int) else (int, float)
+        if isinstance(value, bool) or not isinstance(value, kinds):
+            wanted = "a number" if float in kinds else "a whole number"
+            raise InputError(f"{path}: {name} is {value!r}, expected {wanted}")
     if values.get("classifier_dropout") not in (None, settings.get("hidden_dropout", 0.1)):
         logger.warning("%s: classifier_dropout is not used; hidden_dropout is in its place", path)
     try:
@@ -183,7 +185,10 @@ def task_from_huggingface(values: Mapping[str, Any], num_outputs: int, path: Pat
         raise InputError(f"{path}: problem_type is {values['problem_type']!r}, which is unknown")
     labels = None
     if head != "regression":
-        names = {int(index): str(name) for index, name in (values.get("id2label") or {}).items()}
+        try:
+            names = {int(index): str(name) for index, name in (values.get("id2label") or {}).items()}
+        except (AttributeError, ValueError):
+            raise InputError(f"{path}: id2label is no object of numbers and names; mend it") from None
         labels = [names.get(index, f"LABEL_{index}") for index in range(num_outputs)]
         if len(names) not in (0, num_outputs):
             raise InputError(

@@ -44,6 +44,19 @@ class BertConfig:
     initializer_std: float = 0.02
 
     def __post_init__(self) -> None:
+        sizes = (
+            "hidden_size",
+            "num_layers",
+            "num_heads",
+            "intermediate_size",
+            "max_positions",
+            "num_segments",
+        )
+        for name in sizes:
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}; it has to be at least 1")
+        if self.vocab_size < 0:
+            raise InputError(f"vocab_size is {self.vocab_size}; it has to be 0 (from the data) or more")
         if self.hidden_size % self.num_heads:
             raise InputError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}; change one"

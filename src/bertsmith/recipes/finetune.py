@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from bertsmith.bundle import Bundle, load_bundle, load_classification_model
+from bertsmith.bundle import Bundle, load_bundle, load_classification_model, load_shape
 from bertsmith.device import describe, keep_freed_memory, limit_threads
 from bertsmith.errors import InputError
-from bertsmith.interop.huggingface import config_from_huggingface, read_config
 from bertsmith.model.bert import BertForClassification
 from bertsmith.objectives import ClassificationObjective, RegressionObjective
 from bertsmith.randomness import seed_of
@@ -27,7 +27,6 @@ from bertsmith.tasks.inference import Inference, head_outputs, inference_setting
 from bertsmith.tasks.prepared import Encoding, TrainingData, read_training_data
 from bertsmith.tasks.source import DataSource
 from bertsmith.tasks.task import REGRESSION, Task, find_task, score
-from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.training.loop import LoopSettings, NonFiniteLoss, train
 from bertsmith.training.optimizer import build_optimizer
 from bertsmith.training.schedule import Budget
@@ -47,6 +46,7 @@ def finetune(config: FinetuneConfig) -> dict[str, Any]:
     for name in ("epochs", "batch_size", "seeds"):
         if getattr(config, name) < 1:
             raise InputError(f"{name.replace('_', '-')} is {getattr(config, name)}; it has to be at least 1")
+    _check_out(config)
     keep_freed_memory()
     threads = limit_threads()
     inference = inference_settings(config.precision, EVALUATION_TOKENS)
@@ -82,12 +82,25 @@ def finetune(config: FinetuneConfig) -> dict[str, Any]:
     return summary | {"model_directory": str(out / "model")}
 
 
+def _check_out(config: FinetuneConfig) -> None:
+    """Refuse a run directory that is none, and one whose content would be lost.
+
+    Raises:
+        InputError: it is a file, a pretraining run, or holds the model to start from.
+    """
+    out = Path(config.out)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is a file; give a directory")
+    if (out / "checkpoints").exists():
+        raise InputError(f"--out {out} is a pretraining run, which would be lost; choose another --out")
+    if Path(config.model).resolve() in (out.resolve(), (out / "model").resolve()):
+        raise InputError(f"--out {out} holds the model to start from; choose another --out")
+
+
 def _start(config: FinetuneConfig) -> Bundle:
     """Return the model to start from, without weights when they are to be random."""
     if config.random_weights:
-        path = Path(config.model)
-        shape = config_from_huggingface(read_config(path / "config.json"), path / "config.json")
-        bundle = Bundle(shape, Tokenizer.load(path), None, {}, path)
+        bundle = load_shape(config.model)
     else:
         bundle = load_bundle(config.model)
         # A head that was trained before is not this task's: every run draws a new one.
@@ -142,7 +155,7 @@ def _run_seed(
             speed = f"{config.batch_size / step.seconds:.0f} rows/s"
             log.progress(number / (config.seeds * total_steps), f"seed {seed}  loss {step.loss:.4f}  {speed}")
             if step.step % rows.steps_per_epoch == 0:
-                _evaluate(task, data, model, run, inference)
+                _evaluate(task, data, model, run, inference, step.step)
                 found = run.epochs[-1]
                 dev = {f"dev_{name}": value for name, value in found.metrics.items()}
                 log.log({"step": number, "seed": seed, **dev, "dev_loss": found.loss})
@@ -155,10 +168,21 @@ def _run_seed(
 
 
 def _evaluate(
-    task: Task, data: TrainingData, model: BertForClassification, run: SeedRun, inference: Inference
+    task: Task,
+    data: TrainingData,
+    model: BertForClassification,
+    run: SeedRun,
+    inference: Inference,
+    step: int,
 ) -> None:
-    """Score dev; keep weights and outputs if this epoch is the best so far (of equals the first)."""
+    """Score dev; keep weights and outputs if this epoch is the best so far (of equals the first).
+
+    Raises:
+        NonFiniteLoss: the last step broke the weights, which the loop would notice at the next one.
+    """
     outputs = data.unscaled(head_outputs(model, model.num_outputs, data.dev.encoded, inference))
+    if not np.isfinite(outputs).all():
+        raise NonFiniteLoss(step, {"a dev output": float("nan")})
     previous = run.best
     run.epochs.append(score(task, outputs, data.dev.gold))
     if previous is None or run.epochs[-1].metrics[task.main_metric] > previous.metrics[task.main_metric]:
