@@ -98,3 +98,18 @@ def test_a_model_without_a_head_is_refused(folder: Path) -> None:
         evaluate(settings(folder, model=str(folder / "start")))
     with pytest.raises(InputError, match="needs a classification head, the model has pretraining"):
         evaluate(settings(folder, model=str(folder / "start"), task="classify"))
+
+
+def test_labels_that_are_not_the_tasks_are_refused(folder: Path) -> None:
+    """F1 is of label number 1: under other labels it would be another figure."""
+    with pytest.raises(InputError, match=r"the labels of mrpc are 0, 1, the model's neg, pos"):
+        evaluate(settings(folder, task="mrpc"))
+
+
+def test_a_split_of_a_file_would_be_ignored_and_a_directory_cannot_be_written(
+    folder: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="--split train would be ignored"):
+        evaluate(settings(folder, split="train"))
+    with pytest.raises(InputError, match="is a directory; name the file to write"):
+        evaluate(settings(folder, out=str(tmp_path), model="not even looked at"))

@@ -126,3 +126,13 @@ def test_a_model_without_a_head_is_refused(model: Path, tmp_path: Path) -> None:
         predict(config)
     with pytest.raises(InputError, match="no such file"):
         predict(dataclasses.replace(config, model=str(model), input=str(tmp_path / "none.csv")))
+
+
+def test_an_output_that_is_the_input_or_a_directory_is_refused(model: Path, tmp_path: Path) -> None:
+    data = tiny.write_csv(tmp_path / "rows.csv", [("good",)], ("text",))
+    before = data.read_bytes()
+    with pytest.raises(InputError, match="is the input, which would be lost"):
+        predict(PredictConfig(str(model), str(data), str(tmp_path / "." / "rows.csv")))
+    assert data.read_bytes() == before
+    with pytest.raises(InputError, match="is a directory; name the file to write"):
+        predict(PredictConfig("not even looked at", str(data), str(tmp_path)))

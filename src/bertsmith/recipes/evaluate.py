@@ -26,9 +26,12 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
         Metrics, loss, how many rows were read, cut, left out; written to ``config.out`` when it is named.
 
     Raises:
-        InputError: the model has no head for the task, a label is unknown to it, or the data is broken.
+        InputError: the model has no head for the task, a label is unknown to it, a setting would be
+            ignored, or the data is broken.
     """
     limit_threads()
+    if config.out is not None:
+        files.require_no_directory(Path(config.out))
     inference = inference_settings(config.precision, config.batch_tokens)
     bundle = load_bundle(config.model)
     stored = bundle.task or {}
@@ -77,11 +80,23 @@ def _task(config: EvaluateConfig, stored: dict[str, Any]) -> Task:
         raise InputError(
             f"{config.model}: --task {name} needs a {task.kind} head, the model has {head}; {hint}"
         )
+    labels = stored.get("labels")
+    # Metrics such as F1 are of label number 1: another order would give another figure.
+    if task.labels is not None and labels != list(task.labels):
+        raise InputError(
+            f"{config.model}: the labels of {name} are {', '.join(task.labels)}, the model's "
+            f"{', '.join(labels or ['unknown'])}; evaluate it with --task classify"
+        )
     return task
 
 
 def _read(config: EvaluateConfig, task: Task, stored: dict[str, Any]) -> RowSet:
     columns = stored.get("columns")
+    is_directory = Path(config.data).is_dir()
+    if not is_directory and config.split != EvaluateConfig.split:
+        raise InputError(
+            f"--split {config.split} would be ignored: {config.data} is not a GLUE directory; leave it out"
+        )
     source = DataSource(
         config.data,
         None,
@@ -91,9 +106,9 @@ def _read(config: EvaluateConfig, task: Task, stored: dict[str, Any]) -> RowSet:
         config.missing,
         Columns(**columns) if columns else None,
     )
-    if not Path(config.data).is_dir():
+    if not is_directory:
         source = dataclasses.replace(source, dev=config.data)
-    rows = task.read(source, config.split if Path(config.data).is_dir() else "dev")
+    rows = task.read(source, config.split)
     if rows is None:
         raise InputError(f"{config.data}: no {config.split} file of {task.name} in it")
     if rows.columns.label is None:

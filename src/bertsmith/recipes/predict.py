@@ -33,9 +33,10 @@ def predict(config: PredictConfig) -> dict[str, Any]:
         How many rows were answered, cut, or without a text.
 
     Raises:
-        InputError: the model has no head to predict with, or the file or a column is wrong.
+        InputError: the model has no head to predict with, or a file or a column is wrong.
     """
     limit_threads()
+    _check_out(config)
     model = predictor.load(config.model, config.precision, config.batch_tokens)
     stored = model.bundle.task or {}
     columns = stored.get("columns")
@@ -53,6 +54,15 @@ def predict(config: PredictConfig) -> dict[str, Any]:
                 counts["truncated_rows"] += answer.get("truncated", False)
                 counts["rows_without_text"] += bool(row.missing)
     return {**counts, **table.counts, "out": config.out}
+
+
+def _check_out(config: PredictConfig) -> None:
+    if config.out == "-":
+        return
+    out = Path(config.out)
+    files.require_no_directory(out)
+    if out.resolve() == Path(config.input).resolve():
+        raise InputError(f"--out {out} is the input, which would be lost; choose another file")
 
 
 def _answers(model: predictor.Predictor, stored: dict[str, Any], rows: list[Row]) -> Iterator[dict[str, Any]]:
