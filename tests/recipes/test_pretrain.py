@@ -3,7 +3,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import shutil
+import sys
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -252,3 +255,54 @@ def test_pretraining_runs_on_a_gpu(pretraining_data, tmp_path):
         pytest.fail("no CUDA device")
     metrics = pretrain(settings(pretraining_data, tmp_path / "run", precision="auto", steps=30))
     assert metrics["heldout_mlm_loss"] < math.log(66)
+
+
+def test_a_vocabulary_that_is_not_the_datas_is_refused(pretraining_data, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(pretraining_data, data)
+    lines = (data / "vocab.txt").read_text().splitlines()
+    (data / "vocab.txt").write_text("\n".join([*lines[:5], *reversed(lines[5:])]) + "\n")
+    with pytest.raises(InputError, match="not those that the data was prepared with"):
+        pretrain(settings(data, tmp_path / "run"))
+
+
+def test_the_level_of_word_frequencies_knows_how_frequent_unknown_words_are(tmp_path):
+    data = pretraining.prepared(tmp_path)
+    # The same data, but most words are unknown, as with a vocabulary that does not fit the text.
+    for split in ("train", "heldout"):
+        path = data / split / "ids-00000.npy"
+        ids = np.load(path)
+        np.save(path, np.where(ids > 5, 1, ids).astype(ids.dtype))
+    metrics = pretrain(settings(data, tmp_path / "run", steps=1))
+    assert metrics["heldout_unigram_entropy"] < math.log(2)  # one of two kinds: [UNK] or a full stop
+
+
+def test_a_budget_that_ends_before_the_first_step_fails(pretraining_data, tmp_path):
+    run = settings(pretraining_data, tmp_path / "run", steps=None, budget="0.001s")
+    with pytest.raises(RunError, match=r"0\.001s was over before the first step"):
+        pretrain(run)
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_the_last_steps_are_logged_though_the_clock_runs_out_between_two_looks(
+    pretraining_data, tmp_path, monkeypatch
+):
+    progress = recipe.Budget.progress
+
+    def late(budget, step):
+        """Only the loop's own look after step 7 finds the time over."""
+        caller = sys._getframe(1).f_code.co_name
+        return 1.0 if step >= 7 and caller == "train" else min(0.5, progress(budget, step))
+
+    monkeypatch.setattr(recipe.Budget, "progress", late)
+    pretrain(settings(pretraining_data, tmp_path / "run", steps=None, budget="1h", log_steps=5))
+    trained = [event for event in events(tmp_path / "run") if "loss" in event]
+    assert [event["step"] for event in trained] == [5, 7]
+    assert all(list(event) == LOGGED for event in trained)
+
+
+def test_a_run_killed_while_it_wrote_its_first_file_can_be_started_again(pretraining_data, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".config.yaml.4194304.tmp").write_text("data: d")
+    metrics = pretrain(settings(pretraining_data, tmp_path / "run", steps=2, resume=True))
+    assert metrics["step"] == 2

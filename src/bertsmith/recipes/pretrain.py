@@ -31,10 +31,10 @@ from bertsmith.recipes.pretrain_run import (
     heldout_unigram_entropy,
     interrupted,
     open_run,
+    tokenizer_of,
     warn_of_other_machine,
 )
 from bertsmith.runlog import RunLog, write_config, write_environment
-from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.training import checkpoint
 from bertsmith.training.interrupt import StopRequest
 from bertsmith.training.loop import LoopSettings, NonFiniteLoss, Step, evaluate, train
@@ -62,7 +62,7 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
 
     Raises:
         InputError: settings, data or the run directory do not fit.
-        RunError: a loss is not finite.
+        RunError: a loss is not finite, or the budget was over before the first step.
     """
     parts, standing = _set_up(config)
     with RunLog(parts.out, last_step=standing.step, title="pretraining") as log, StopRequest() as stop:
@@ -95,7 +95,7 @@ def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
     started = time.monotonic()
     check(config)
     instances = Instances.open(config.data, "train")
-    tokenizer = Tokenizer.load(Path(config.data))
+    tokenizer = tokenizer_of(instances)
     architecture = architecture_of(config, tokenizer.vocab_size, instances.seq_len)
     device = pick_device()
     precision = pick_precision(config.precision, device)
@@ -155,15 +155,20 @@ def _take(parts: Parts, standing: Standing, step: Step, log: RunLog) -> None:
     progress = parts.budget.progress(step.step)
     speed = step.tokens / step.seconds
     log.progress(progress, f"step {step.step}  loss {step.loss:.3f}  {speed:,.0f} tokens/s")
-    if step.step % parts.config.log_steps and progress < 1.0:
-        return
+    if step.step % parts.config.log_steps == 0 or progress >= 1.0:
+        _log_means(parts, standing, log)
+
+
+def _log_means(parts: Parts, standing: Standing, log: RunLog) -> None:
+    """Log the means of the steps since the last time."""
+    learning_rate = parts.optimizer.param_groups[0]["lr"]
     means = standing.means.take()
     tokens, seconds, grad_norm = (means.pop(name) for name in ("tokens", "seconds", "grad_norm"))
     log.log(
         {
-            "step": step.step,
+            "step": standing.step,
             **means,
-            "learning_rate": step.learning_rate,
+            "learning_rate": learning_rate,
             "grad_norm": grad_norm,
             "tokens": standing.tokens,
             "tokens_per_second": round(tokens / seconds, 1),
@@ -216,7 +221,13 @@ def _save(parts: Parts, standing: Standing, log: RunLog) -> None:
 
 
 def _finish(parts: Parts, standing: Standing, log: RunLog) -> dict[str, Any]:
-    """Evaluate, save the last checkpoint and the model, write metrics.json."""
+    """Log what is left, evaluate, save the last checkpoint and the model, write metrics.json."""
+    if standing.step == 0:
+        raise RunError(
+            f"the budget of {parts.config.budget} was over before the first step; give a longer --budget"
+        )
+    if standing.means:  # the clock ran out between a step and the next look at it
+        _log_means(parts, standing, log)
     if len(parts.heldout) and standing.heldout.get("step") != standing.step:
         _evaluate(parts, standing, log)
     if standing.checkpoint is None or standing.checkpoint.name != checkpoint.name_of(standing.step):

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from bertsmith.config import duration_seconds, to_dict
 from bertsmith.data.batch import PretrainingBatch
 from bertsmith.data.loader import PretrainingLoader, fixed_batches
+from bertsmith.data.masking import MaskingVocabulary
 from bertsmith.data.shards import Instances
 from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForPreTraining
@@ -163,6 +164,21 @@ def check(config: PretrainConfig) -> None:
             raise InputError(f"--{name.replace('_', '-')} is {value}; it has to be at least {least}")
 
 
+def tokenizer_of(instances: Instances) -> Tokenizer:
+    """Return the tokenizer that lies beside the instances.
+
+    Raises:
+        InputError: it is not the one that they were made with.
+    """
+    tokenizer = Tokenizer.load(instances.directory)
+    if tokenizer.identity() != instances.manifest.get("vocabulary", {}).get("identity"):
+        raise InputError(
+            f"{instances.directory}: the vocabulary or its settings are not those that the data was prepared "
+            "with; prepare the data again"
+        )
+    return tokenizer
+
+
 def architecture_of(config: PretrainConfig, vocab_size: int, seq_len: int) -> BertConfig:
     """Return the architecture with the data's vocabulary and the dropout filled in.
 
@@ -226,7 +242,8 @@ def open_run(config: PretrainConfig, settings: dict[str, Any]) -> Checkpoint | N
     out = Path(config.out)
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file; give a new directory")
-    if out.exists() and any(out.iterdir()):
+    # A run that was killed while it wrote its first file left a temporary one: it can be started again.
+    if out.exists() and any(not path.name.startswith(".config.yaml.") for path in out.iterdir()):
         if not config.resume:
             raise InputError(
                 f"--out {out} is not empty; add --resume to go on with it, or choose another --out"
@@ -303,6 +320,6 @@ def train_piece_counts(instances: Instances, vocab_size: int) -> NDArray[np.int6
 def heldout_unigram_entropy(parts: Parts) -> float:
     """Return the loss on the held-out masked words of a model that knows only the words' frequencies."""
     counts = train_piece_counts(parts.instances, parts.tokenizer.vocab_size)
-    counts[sorted(parts.tokenizer.special_ids)] = 0  # they are never predicted
+    counts[~MaskingVocabulary.of(parts.tokenizer, parts.config.masking).choosable] = 0  # never predicted
     labels = np.concatenate([batch.pick_labels.cpu().numpy() for batch in parts.heldout_batches()])
     return unigram_entropy(counts, labels)
