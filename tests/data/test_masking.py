@@ -213,3 +213,8 @@ def test_wrong_shares_are_refused() -> None:
     for change in ({"rate": 0.0}, {"mask_share": 0.9}, {"max_predictions": -1}, {"random_share": -0.1}):
         with pytest.raises(InputError):
             MaskingConfig(**change)
+
+
+def test_a_share_that_is_no_number_is_refused() -> None:
+    with pytest.raises(InputError, match="shares are"):
+        MaskingConfig(mask_share=float("nan"))

@@ -322,8 +322,9 @@ def test_odd_documents_neither_loop_nor_break(pairing) -> None:
     ]
     documents = Documents.from_lists(odd)
     assert len(documents) == 5
+    short = {} if pairing.endswith("-sentences") else {"short_seq_prob": 0.5}
     for seed in range(4):
-        made = all_instances(documents, PairingConfig(pairing, 8, short_seq_prob=0.5), seed)
+        made = all_instances(documents, PairingConfig(pairing, 8, **short), seed)
         assert made
         for item in made:
             assert item.num_pieces <= 8
@@ -334,3 +335,18 @@ def test_wrong_settings_name_field_and_remedy() -> None:
     for change in ({"pairing": "nps"}, {"seq_len": 4}, {"passes": 0}, {"short_seq_prob": 1.5}):
         with pytest.raises(InputError, match=re.compile("|".join(change).replace("_", "."))):
             PairingConfig(**change)
+
+
+@pytest.mark.parametrize("pairing", ["full-sentences", "doc-sentences"])
+def test_settings_that_a_pairing_has_no_use_for_are_refused(pairing) -> None:
+    PairingConfig(pairing)
+    with pytest.raises(InputError, match=f"short_seq_prob is 0.2, but pairing {pairing} has no use for it"):
+        PairingConfig(pairing, short_seq_prob=0.2)
+    with pytest.raises(InputError, match=r"random_next_prob is 0\.0, but"):
+        PairingConfig(pairing, random_next_prob=0.0)
+
+
+@pytest.mark.parametrize("seq_len", [7, 10**12])
+def test_lengths_out_of_range_are_refused(seq_len) -> None:
+    with pytest.raises(InputError, match=f"seq-len is {seq_len}"):
+        PairingConfig(seq_len=seq_len)

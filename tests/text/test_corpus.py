@@ -4,8 +4,10 @@ import gzip
 import io
 import json
 import logging
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -182,16 +184,42 @@ def test_zst_without_its_package_says_what_to_install(
         read(write(tmp_path / "a.txt.zst", b"x"))
 
 
+@pytest.mark.parametrize("name", ["documents", "sentences", "invalid_utf8"])
+def test_wrong_settings_are_refused_at_once(name: str) -> None:
+    with pytest.raises(InputError, match=f"text.{name} is 'page'; it has to be .* or "):
+        CorpusConfig(**{name: "page"})
+
+
 @pytest.mark.parametrize(
-    "config, message",
+    "start, advice",
     [
-        (CorpusConfig(documents="page"), "documents is 'page'"),
-        (CorpusConfig(invalid_utf8="ignore"), "invalid_utf8 is 'ignore'"),
+        (gzip.compress(b"text"), r"let its name end in \.gz"),
+        (b"\x28\xb5\x2f\xfdrest", r"let its name end in \.zst"),
+        (b"PK\x03\x04rest", "zip archive"),
+        (b"%PDF-1.7\n", "PDF"),
+        (b"\x7fELFrest", "program"),
     ],
 )
-def test_wrong_settings_are_input_errors(config: CorpusConfig, message: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=message):
-        read(write(tmp_path / "a.txt", "a"), config=config)
+def test_other_formats_under_a_text_name_are_refused(start: bytes, advice: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"a\.txt: .*{advice}"):
+        read(write(tmp_path / "a.txt", start))
+
+
+def test_a_folder_that_cannot_be_listed_stops_instead_of_being_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "a.txt", "a")
+    (tmp_path / "locked").mkdir()
+    scan = os.scandir
+
+    def refuse(path: str | Path) -> Iterator[os.DirEntry[str]]:
+        if str(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(InputError, match=r"locked: cannot be read \(Permission denied\)"):
+        list_files([str(tmp_path)])
 
 
 # --- bytes and characters ---------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertsmith.errors import InputError
 from bertsmith.text.config import CorpusConfig
 from bertsmith.text.sentences import document_sentences, split_sentences
 
@@ -200,5 +199,3 @@ def test_the_sentences_of_a_document_are_split_or_its_lines() -> None:
     lines = ["One. Two.", "Three four"]
     assert document_sentences(lines, CorpusConfig()) == ["One.", "Two.", "Three four"]
     assert document_sentences(lines, CorpusConfig(sentences="line")) == lines
-    with pytest.raises(InputError, match="sentences is 'word'"):
-        document_sentences(lines, CorpusConfig(sentences="word"))

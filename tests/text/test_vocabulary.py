@@ -254,3 +254,23 @@ def test_the_alphabet_covers_chinese_unless_told_otherwise():
     assert set(frequent) <= set(vocab)  # beyond the 1000 that an alphabet of letters would need
     assert len(set(rare) & set(vocab)) == 0  # 15 of 300,015 characters: beyond 99.99 %
     assert len(set(frequent) & set(train_vocabulary(iter(lines), 8000, TokenizerConfig(), 2, 1000))) == 1000
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"size": 5}, "size is 5; it has to be at least 6"),
+        ({"min_frequency": -1}, "min_frequency is -1"),
+        ({"limit_alphabet": -2}, "limit_alphabet is -2"),
+        ({"tokenizer": TokenizerConfig(max_word_characters=0)}, "max_word_characters is 0"),
+    ],
+)
+def test_numbers_out_of_range_are_refused_before_the_text_is_read(
+    changes: dict[str, int], message: str
+) -> None:
+    def unread() -> Iterator[str]:
+        pytest.fail("the text was read")
+        yield ""
+
+    with pytest.raises(InputError, match=message):
+        train_vocabulary(unread(), **({"size": 100, "tokenizer": TokenizerConfig()} | changes))

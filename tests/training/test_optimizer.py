@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForPreTraining
 from bertsmith.model.config import BertConfig
 from bertsmith.training.config import OptimizerConfig
@@ -99,3 +102,20 @@ def test_a_parameter_without_gradient_is_left_alone():
     optimizer.step()
     assert torch.equal(model.matrix.detach(), torch.ones(1, 3))
     assert not torch.equal(model.vector.detach(), torch.ones(3))
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("learning_rate", math.nan),
+        ("learning_rate", math.inf),
+        ("beta1", -0.1),
+        ("beta2", 1.0),
+        ("eps", -1e-6),
+        ("weight_decay", math.nan),
+        ("max_grad_norm", -1.0),
+    ],
+)
+def test_numbers_out_of_range_are_refused(name, value):
+    with pytest.raises(InputError, match=f"{name} is {value}"):
+        OptimizerConfig(**{name: value})

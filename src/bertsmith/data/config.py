@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from bertsmith.errors import InputError
 
 PAIRINGS = ("nsp", "sop", "full-sentences", "doc-sentences")
+LONGEST_INSTANCE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,20 @@ class PairingConfig:
     def __post_init__(self) -> None:
         if self.pairing not in PAIRINGS:
             raise InputError(f"pairing {self.pairing!r} is unknown; take one of {', '.join(PAIRINGS)}")
-        if self.seq_len < 8:
-            raise InputError(f"seq-len is {self.seq_len}; instances need at least 8 pieces")
+        if not 8 <= self.seq_len <= LONGEST_INSTANCE:
+            raise InputError(
+                f"seq-len is {self.seq_len}; instances need at least 8 pieces and at most {LONGEST_INSTANCE}"
+            )
         if self.passes < 1:
             raise InputError(f"passes is {self.passes}; it has to be at least 1")
         for name in ("short_seq_prob", "random_next_prob"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InputError(f"{name} is {getattr(self, name)}; it has to be between 0 and 1")
+            if self.pairing.endswith("-sentences") and getattr(self, name) != getattr(type(self), name):
+                raise InputError(
+                    f"{name} is {getattr(self, name)}, but pairing {self.pairing} has no use for it; "
+                    "leave it out"
+                )
 
 
 @dataclass(frozen=True)
@@ -77,5 +85,5 @@ class MaskingConfig:
         if self.max_predictions < 0:
             raise InputError(f"max_predictions is {self.max_predictions}; it has to be 0 (automatic) or more")
         shares = (self.mask_share, self.same_share, self.random_share)
-        if min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
+        if not (min(shares) >= 0 and abs(sum(shares) - 1) <= 1e-6):  # false for NaN as well
             raise InputError(f"mask, same and random shares are {shares}; each at least 0, together 1")

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bertsmith.errors import InputError
+
+_CHOICES = {
+    "documents": ("blank-line", "line"),
+    "sentences": ("split", "line"),
+    "invalid_utf8": ("replace", "error"),
+}
+
 
 @dataclass(frozen=True)
 class CorpusConfig:
@@ -24,6 +32,11 @@ class CorpusConfig:
     prose_only: bool = True
     text_field: str = "text"
     invalid_utf8: str = "replace"
+
+    def __post_init__(self) -> None:
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                raise InputError(f"text.{name} is {getattr(self, name)!r}; it has to be {' or '.join(known)}")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 
-from bertsmith.errors import InputError
 from bertsmith.text.config import CorpusConfig
 
 _WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -105,14 +104,9 @@ def document_sentences(lines: list[str], config: CorpusConfig) -> list[str]:
     Args:
         lines: the document's lines.
         config: ``sentences`` says whether lines are split or are sentences already.
-
-    Raises:
-        InputError: ``sentences`` is neither "split" nor "line".
     """
     if config.sentences == "line":
         return list(lines)
-    if config.sentences != "split":
-        raise InputError(f"sentences is {config.sentences!r}; it has to be split or line")
     return [sentence for line in lines for sentence in split_sentences(line)]
 
 

@@ -18,7 +18,21 @@ STANDARD_INPUT = "-"
 _BLOCK_BYTES = 1 << 20
 _LONGEST_LINE_BYTES = 256 << 20
 _COMPRESSED = (".gz", ".zst")
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_FOREIGN_STARTS = {
+    b"\xff\xfe": "the text is UTF-16; convert it to UTF-8",
+    b"\xfe\xff": "the text is UTF-16; convert it to UTF-8",
+    b"\x1f\x8b": "this is gzip; let its name end in .gz",
+    b"\x28\xb5\x2f\xfd": "this is zstandard; let its name end in .zst",
+    b"BZh": "this is bzip2; unpack it",
+    b"\xfd7zXZ\x00": "this is xz; unpack it",
+    b"PK\x03\x04": "this is a zip archive (or an office document); give the text in it",
+    b"%PDF-": "this is a PDF; give its text",
+    b"\x89PNG": "this is a picture, not text",
+    b"\x7fELF": "this is a program, not text",
+    b"\x93NUMPY": "these are numbers, not text",
+    b"PAR1": "this is Parquet; give the text as .jsonl",
+}
+"""How files begin that are no UTF-8 text, and what to do with them."""
 
 
 def inner_suffix(path: Path) -> str:
@@ -33,14 +47,15 @@ def lines_of(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file without their LF; ``-`` is standard input.
 
     Raises:
-        InputError: the file cannot be read, is cut off, is UTF-16, or has a line beyond 256 MiB.
+        InputError: the file cannot be read, is cut off, is no UTF-8 text by its first bytes, or has a line
+            beyond 256 MiB.
     """
     rest: list[bytes] = []
     rest_bytes = 0
     first = True
     for block in _blocks(path):
-        if first and block[:2] in _UTF16_MARKS:
-            raise InputError(f"{path}: the text is UTF-16; convert it to UTF-8")
+        if first:
+            _refuse_foreign(block, path)
         first = False
         head, *lines = block.split(b"\n")
         rest.append(head)
@@ -54,6 +69,12 @@ def lines_of(path: Path) -> Iterator[bytes]:
             rest_bytes = len(lines[-1])
     if rest_bytes:
         yield b"".join(rest)
+
+
+def _refuse_foreign(block: bytes, path: Path) -> None:
+    for start, advice in _FOREIGN_STARTS.items():
+        if block.startswith(start):
+            raise InputError(f"{path}: {advice}")
 
 
 def _blocks(path: Path) -> Iterator[bytes]:

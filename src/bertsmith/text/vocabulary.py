@@ -81,8 +81,17 @@ def train_vocabulary(
         the most frequent first. Fewer than ``size``, with a warning, when the text has no more pairs.
 
     Raises:
-        InputError: there is no text, or ``size`` is too small for the single characters.
+        InputError: a number is out of range, there is no text, or ``size`` is too small for the single
+            characters.
     """
+    for name, value, least in (
+        ("size", size, len(SPECIAL_TOKENS) + 1),
+        ("min_frequency", min_frequency, 1),
+        ("limit_alphabet", limit_alphabet, 0),
+        ("max_word_characters", tokenizer.max_word_characters, 1),
+    ):
+        if value < least:
+            raise InputError(f"vocab: {name} is {value}; it has to be at least {least}")
     words = count_words(lines, tokenizer)
     if not words:
         raise InputError("vocab: the corpus holds no words; give a corpus with text")

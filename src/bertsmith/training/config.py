@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from bertsmith.errors import InputError
@@ -40,8 +41,14 @@ class OptimizerConfig:
     def __post_init__(self) -> None:
         if self.name not in OPTIMIZERS:
             raise InputError(f"optimizer {self.name!r} is unknown; take one of {', '.join(OPTIMIZERS)}")
-        if self.learning_rate <= 0:
-            raise InputError(f"learning_rate is {self.learning_rate}; it has to be above 0")
+        if not 0.0 < self.learning_rate < math.inf:
+            raise InputError(f"learning_rate is {self.learning_rate}; it has to be above 0 and finite")
+        for name in ("beta1", "beta2"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise InputError(f"{name} is {getattr(self, name)}; it has to be at least 0 and below 1")
+        for name in ("eps", "weight_decay", "max_grad_norm"):
+            if not 0.0 <= getattr(self, name) < math.inf:
+                raise InputError(f"{name} is {getattr(self, name)}; it has to be at least 0 and finite")
         if not 0.0 <= self.warmup_fraction < 1.0:
             raise InputError(
                 f"warmup_fraction is {self.warmup_fraction}; it has to be at least 0 and below 1"
