@@ -69,6 +69,38 @@ def test_wrong_usage_is_one_line_and_code_2(words, expected, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "content, expected",
+    [
+        ("1: 2", "unknown setting '1'"),
+        ("preset: [bert-mini]", "unknown preset ['bert-mini']"),
+        ("batch_size: many", "expected int"),
+        ("- a", "expected settings as 'name: value' lines"),
+        ("optimizer: 3", "expected OptimizerConfig"),
+        ("optimizer: {beta2: 2}", "beta2 is 2"),
+    ],
+)
+def test_a_wrong_settings_file_is_one_line_and_code_2(content, expected, tmp_path, capsys):
+    (tmp_path / "run.yaml").write_text(content)
+    assert run(["pretrain", "--config", str(tmp_path / "run.yaml"), "--data", "d", "--out", "o"]) == 2
+    message = capsys.readouterr().err
+    assert expected in message
+    assert len(message.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("file", ["", "/"])
+def test_a_settings_file_that_cannot_be_read_is_wrong_usage(file, capsys):
+    assert run(["vocab", "--config", file, "--corpus", "a", "--out", "v.txt"]) == 2
+    assert f"--config {file}: " in capsys.readouterr().err
+
+
+def test_an_output_where_none_can_be_is_wrong_usage(tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("A line of text that is long enough to be taken for prose.\n")
+    words = ["vocab", "--corpus", str(tmp_path / "a.txt"), "--size", "60"]
+    assert run([*words, "--out", str(tmp_path / "a.txt" / "vocab.txt")]) == 2
+    assert "a.txt" in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_hyphens_and_underscores_alike(capsys):
     for flag in ("--seq-len", "--seq_len"):
         assert (

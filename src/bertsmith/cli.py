@@ -37,6 +37,7 @@ VERBS: dict[str, type[Any]] = {
 """Each verb's settings; the function is ``bertsmith.recipes.VERB.VERB``."""
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
+_WRONG_PATHS = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError)
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,9 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except _WRONG_PATHS as error:
+        print(f"bertsmith {verb}: {error}; give a path that exists and may be used", file=sys.stderr)
+        return WRONG_USAGE
     except (RunError, OSError) as error:
         print(f"bertsmith {verb}: {error}", file=sys.stderr)
         return FAILED
@@ -113,7 +117,7 @@ def _defaults(verb: str, arguments: list[str]) -> Any:
         found, _ = early.parse_known_args(arguments)
     except argparse.ArgumentError as error:
         raise InputError(str(error)) from error
-    changes = _read_yaml(found.config) if found.config else {}
+    changes = {} if found.config is None else _read_yaml(found.config)
     required = {
         field.name: tyro.MISSING
         for field in dataclasses.fields(VERBS[verb])
@@ -121,7 +125,7 @@ def _defaults(verb: str, arguments: list[str]) -> Any:
     }
     if verb == "pretrain":
         name = found.preset or changes.get("preset", verbs.PretrainConfig.preset)
-        if name not in presets.PRESETS:
+        if str(name) not in presets.PRESETS:
             raise InputError(f"unknown preset {name!r}; {nearest(str(name), list(presets.PRESETS))}")
         base: Any = presets.PRESETS[name](tyro.MISSING, tyro.MISSING)  # data and out
     else:
@@ -135,7 +139,7 @@ def _read_yaml(path: str) -> dict[str, Any]:
             content = yaml.safe_load(file)
     except FileNotFoundError:
         raise InputError(f"--config {path}: no such file; give a YAML file of settings") from None
-    except (yaml.YAMLError, UnicodeDecodeError, IsADirectoryError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         raise InputError(f"--config {path}: no YAML: {error}") from error
     if not isinstance(content, dict):
         raise InputError(f"--config {path}: expected settings as 'name: value' lines; see --print-config")

@@ -39,7 +39,7 @@ def overlay(settings: Settings, changes: Mapping[str, Any], where: str) -> Setti
     types = get_type_hints(type(settings))
     values: dict[str, Any] = {}
     for name, value in changes.items():
-        name = name.replace("-", "_")
+        name = str(name).replace("-", "_")
         if name not in known:
             raise InputError(f"{where}: unknown setting {name!r}; {nearest(name, sorted(known))}")
         current = getattr(settings, name)
