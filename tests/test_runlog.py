@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 
 import pytest
 import yaml
@@ -126,3 +127,25 @@ def test_environment_names_versions_and_the_facts_given(tmp_path):
     assert environment["versions"]["torch"]
     assert environment["device"] == "a processor"
     assert environment["commit"] == source_commit()
+
+
+@pytest.mark.parametrize("line", ["7", "{}", "[1]", '{"step": null}', "\udcff"])
+def test_a_line_that_is_no_event_ends_what_is_kept(line, tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n' + line + '\n{"step": 2}\n', errors="surrogateescape")
+    truncate_metrics(path, 5)
+    assert path.read_text() == '{"step": 1}\n'
+
+
+def test_tensorboard_drops_what_a_run_killed_before_its_first_checkpoint_wrote(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    for last in (3, 1):
+        with RunLog(tmp_path, console=plain()) as log:
+            for step in range(1, last + 1):
+                log.log({"step": step, "loss": float(last)})
+        time.sleep(1.1)  # the names of the event files hold the second
+    accumulator = EventAccumulator(str(tmp_path))
+    accumulator.Reload()
+    assert [(scalar.step, scalar.value) for scalar in accumulator.Scalars("loss")] == [(1, 1.0)]

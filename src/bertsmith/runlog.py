@@ -44,12 +44,12 @@ def truncate_metrics(path: Path, last_step: int) -> None:
     if not path.exists():
         return
     kept = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            event = json.loads(line)
-        except json.JSONDecodeError:
+            is_kept = json.loads(line)["step"] <= last_step
+        except (ValueError, TypeError, KeyError):
             break
-        if event["step"] <= last_step:
+        if is_kept:
             kept.append(line + "\n")
     files.write_text(path, "".join(kept))
 
@@ -191,8 +191,7 @@ def _tensorboard_writer(directory: Path, last_step: int) -> SummaryWriter | None
         return None
     from torch.utils.tensorboard import SummaryWriter
 
-    purge_step = last_step + 1 if last_step else None
-    return SummaryWriter(str(directory), purge_step=purge_step)
+    return SummaryWriter(str(directory), purge_step=last_step + 1)
 
 
 def write_config(directory: Path, settings: Any) -> None:
