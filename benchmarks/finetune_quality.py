@@ -248,6 +248,10 @@ def collect(out: Path, tasks: list[str]) -> dict[str, Any]:
     """Return what is there: means, deviations, differences in standard errors."""
     runs = [json.loads(path.read_text()) for path in sorted(out.glob("*-seed*.json"))]
     runs = [run for run in runs if run["task"] in tasks]
+    settings: dict[str, Any] = {}
+    for run in runs:
+        if settings.setdefault(run["task"], run["settings"]) != run["settings"]:
+            sys.exit(f"{out}: runs of {run['task']} with different settings have no common mean; part them")
     sides: dict[str, dict[str, Any]] = {side: {} for side in SIDES}
     for side in SIDES:
         for task in tasks:
@@ -263,7 +267,7 @@ def collect(out: Path, tasks: list[str]) -> dict[str, Any]:
         "difference_in_standard_errors": {task: standard_errors(a, b) for task, (a, b) in mains.items()},
         "unit": "dev metric; mean, sample standard deviation and values over seeds",
         "main_metric": {task: MAIN_METRIC[task] for task in tasks},
-        "settings": runs[0]["settings"] if runs else None,
+        "settings": settings,
         "seconds": {
             side: {
                 task: [run["seconds"] for run in runs if (run["task"], run["side"]) == (task, side)]
@@ -300,7 +304,8 @@ def table(result: dict[str, Any]) -> str:
             lines.append(
                 f"{task:<6}{name:<10}{cells[0]:>18}{cells[1]:>18}{difference:>22}  {'/'.join(counts)}"
             )
-    lines.append(f"settings: {result['settings']}; versions: {result['versions']}")
+    lines += [f"settings of {task}: {settings}" for task, settings in result["settings"].items()]
+    lines.append(f"versions: {result['versions']}")
     return "\n".join(lines)
 
 

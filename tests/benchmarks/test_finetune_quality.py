@@ -1,0 +1,61 @@
+"""The quality benchmark's bookkeeping: what may be compared with what."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "finetune_quality.py"
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("finetune_quality", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def write_run(out: Path, side: str, seed: int, accuracy: float, **settings: Any) -> None:
+    run = {"task": "rte", "side": side, "seed": seed, "settings": {"epochs": 3, **settings}, "seconds": 1.0}
+    (out / f"rte-{side}-seed{seed}.json").write_text(json.dumps(run | {"dev": {"accuracy": accuracy}}))
+
+
+def test_means_deviations_and_the_difference_in_standard_errors(
+    benchmark: ModuleType, tmp_path: Path
+) -> None:
+    for seed, (ours, peer) in enumerate([(0.6, 0.5), (0.7, 0.6), (0.8, 0.7)]):
+        write_run(tmp_path, "ours", seed, ours)
+        write_run(tmp_path, "peer", seed, peer)
+    result = benchmark.collect(tmp_path, ["rte"])
+    assert result["ours"]["rte"]["accuracy"]["mean"] == pytest.approx(0.7)
+    assert result["ours"]["rte"]["accuracy"]["std"] == pytest.approx(0.1)
+    assert result["ratios"]["transformers"]["rte"] == pytest.approx(0.7 / 0.6)
+    assert result["difference_in_standard_errors"]["rte"] == pytest.approx(0.1 / (2 * 0.1**2 / 3) ** 0.5)
+    assert "0.7000 ± 0.1000" in benchmark.table(result)
+
+
+def test_runs_of_different_settings_have_no_common_mean(benchmark: ModuleType, tmp_path: Path) -> None:
+    write_run(tmp_path, "ours", 0, 0.6)
+    write_run(tmp_path, "ours", 1, 0.6, epochs=1)
+    with pytest.raises(SystemExit, match="runs of rte with different settings"):
+        benchmark.collect(tmp_path, ["rte"])
+
+
+def test_models_in_directories_of_one_name_are_told_apart(
+    benchmark: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = []
+    for model in ("models/a", "models/b"):
+        words = ["finetune_quality.py", "--data", "x", "--model", str(tmp_path / model)]
+        monkeypatch.setattr(sys, "argv", words)
+        names.append(benchmark.settings_of(benchmark.parse())["model"])
+    assert names == [str(tmp_path / "models" / "a"), str(tmp_path / "models" / "b")]
