@@ -230,3 +230,16 @@ def test_a_column_cannot_be_two_things(tmp_path: Path, named: dict[str, str]) ->
     path = str(write(tmp_path / "rows.csv", "text,label\na,b\n"))
     with pytest.raises(InputError, match=r"column '(text|label)' would be read twice"):
         custom.read_file(DataSource(path, **named), path)
+
+
+def test_keys_that_the_first_json_object_lacks_are_columns(tmp_path: Path) -> None:
+    path = write(tmp_path / "r.jsonl", '{"id": 1}\n\n{"text": "a", "label": "b", "id": 2}\n{"text": "c"}\n')
+    table = open_table(str(path))
+    assert table.columns == ("id", "text", "label")
+    rows, counts = rows_of(table, find_columns(table, None, ANY, None), "keep")
+    assert [(row.texts[0], row.label, row.line, row.missing) for row in rows] == [
+        ("", None, 1, ("text", "label")),
+        ("a", "b", 3, ()),
+        ("c", None, 4, ("label",)),
+    ]
+    assert counts == {"rows": 3, "missing_rows": 2, "blank_lines": 1}

@@ -115,9 +115,9 @@ def read_training_data(
     data = TrainingData(labels, train, encode_split(task, dev, labels, encoding), dev_source)
     if task.kind == REGRESSION:
         if metrics.is_constant(train.gold):
-            raise InputError(
-                f"{rows.path}: every row has the value {train.gold[0]}; there is nothing to learn"
-            )
+            low, high = train.gold.min(), train.gold.max()
+            problem = f"every row has the value {low}" if low == high else f"{low} to {high} are one float32"
+            raise InputError(f"{rows.path}: {problem}; there is nothing to learn")
         if task.scale_values:
             return dataclasses.replace(data, center=float(train.gold.mean()), scale=float(train.gold.std()))
     return data

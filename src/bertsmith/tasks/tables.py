@@ -13,6 +13,7 @@ import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,6 +22,7 @@ from bertsmith.errors import InputError
 FORMATS = (".csv", ".tsv", ".jsonl", ".txt")
 
 _BLANK_LINES = "blank_lines"
+_OBJECTS_FOR_KEYS = 1000
 
 
 @dataclass
@@ -29,7 +31,7 @@ class Table:
 
     Attributes:
         path: the file, for messages.
-        columns: the names of the columns (of JSON lines: the keys of the first object).
+        columns: the names of the columns (of JSON lines: the keys of the first thousand objects).
         records: (line number, values by column); can be walked once.
         counts: filled while reading: ``blank_lines``.
     """
@@ -172,13 +174,13 @@ def _read_jsonl(path: str, column_names: tuple[str, ...] | None) -> Table:
                 table.counts[_BLANK_LINES] += 1
 
     stream = records()
-    first = next(stream, None)
-    if first is None:
+    first = list(islice(stream, _OBJECTS_FOR_KEYS))  # an object may lack what the others have
+    if not first:
         raise InputError(f"{path}: empty; expected one JSON object a line")
-    table.columns = tuple(first[1])
+    table.columns = tuple(dict.fromkeys(key for _, values in first for key in values))
 
     def all_records() -> Iterator[tuple[int, Mapping[str, Any]]]:
-        yield first
+        yield from first
         yield from stream
 
     table.records = all_records()
