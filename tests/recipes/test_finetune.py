@@ -189,7 +189,7 @@ def test_what_is_cut_or_left_out_is_counted(model: Path, tmp_path: Path) -> None
     assert summary["train_rows"] == 31
     with pytest.raises(InputError, match=r"train\.csv, line 32: has 42 pieces, more than seq-len 32"):
         settings = {"missing": "skip", "truncation": "error"}
-        finetune(tiny.config(model, data, tmp_path / "run", dev=str(dev), **settings))
+        finetune(tiny.config(model, data, tmp_path / "other", dev=str(dev), **settings))
 
 
 def test_pairs_are_learnt_and_their_second_text_counts(model: Path, tmp_path: Path) -> None:
@@ -287,6 +287,9 @@ def test_data_that_teaches_nothing_is_refused(model: Path, tmp_path: Path) -> No
         finetune(tiny.config(model, rows, tmp_path / "run"))
     with pytest.raises(InputError, match=r"every row has the value 1\.0"):
         finetune(tiny.config(model, rows, tmp_path / "run", task="regress"))
+    stamps = tiny.write_csv(tmp_path / "stamps.csv", [("good", str(1_700_000_000 + n)) for n in range(9)])
+    with pytest.raises(InputError, match=r"17\d+\.0 to 17\d+\.0 are one float32"):
+        finetune(tiny.config(model, stamps, tmp_path / "run", task="regress"))
 
 
 def real_pairs(shared_data: Path, tmp_path: Path) -> tuple[Path, Path]:
@@ -373,13 +376,13 @@ def test_weights_that_broke_at_an_epochs_last_step_are_not_kept(
 def test_a_run_directory_whose_content_would_be_lost_is_refused(
     model: Path, data: Path, tmp_path: Path
 ) -> None:
-    tiny.save_model(tmp_path / "run" / "model")
-    for out in (tmp_path / "run", tmp_path / "run" / "model"):
-        with pytest.raises(InputError, match="holds the model to start from"):
-            finetune(tiny.config(tmp_path / "run" / "model", data, out))
+    finished = tiny.save_model(tmp_path / "run" / "model")
+    before = (finished / "model.safetensors").read_bytes()
     (tmp_path / "pretraining" / "checkpoints").mkdir(parents=True)
-    with pytest.raises(InputError, match="is a pretraining run, which would be lost"):
-        finetune(tiny.config(model, data, tmp_path / "pretraining"))
+    for out, kept in (("run", "model"), ("run/model", "config.json"), ("pretraining", "checkpoints")):
+        with pytest.raises(InputError, match=f"holds {kept}, which would be lost; choose another --out"):
+            finetune(tiny.config(model, data, tmp_path / out))
+    assert (finished / "model.safetensors").read_bytes() == before
     with pytest.raises(InputError, match=r"train\.csv is a file; give a directory"):
         finetune(tiny.config(model, data, data))
 

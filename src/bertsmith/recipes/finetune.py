@@ -86,15 +86,14 @@ def _check_out(config: FinetuneConfig) -> None:
     """Refuse a run directory that is none, and one whose content would be lost.
 
     Raises:
-        InputError: it is a file, a pretraining run, or holds the model to start from.
+        InputError: it is a file, a finished run, a pretraining run, or a model.
     """
     out = Path(config.out)
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file; give a directory")
-    if (out / "checkpoints").exists():
-        raise InputError(f"--out {out} is a pretraining run, which would be lost; choose another --out")
-    if Path(config.model).resolve() in (out.resolve(), (out / "model").resolve()):
-        raise InputError(f"--out {out} holds the model to start from; choose another --out")
+    for name in ("model", "config.json", "checkpoints"):
+        if (out / name).exists():
+            raise InputError(f"--out {out} holds {name}, which would be lost; choose another --out")
 
 
 def _start(config: FinetuneConfig) -> Bundle:
