@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import bertsmith
 from bertsmith.bundle import save_bundle
@@ -266,3 +267,16 @@ def test_a_head_for_words_or_choices_classifies_no_texts(
         loaded.classify(["hello"])
     expected = load(classifier).embed(["hello"])
     np.testing.assert_allclose(loaded.embed(["hello"]), expected, atol=1e-6)
+
+
+def test_a_model_whose_decoder_is_not_tied_embeds_and_says_why_it_cannot_fill(
+    pretrained: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(pretrained, tmp_path / "model")
+    stored = load_file(tmp_path / "model" / "model.safetensors")
+    stored["cls.predictions.decoder.weight"] = stored["bert.embeddings.word_embeddings.weight"] + 1
+    save_file(stored, tmp_path / "model" / "model.safetensors")
+    loaded = load(tmp_path / "model")
+    np.testing.assert_allclose(loaded.embed(TEXTS), load(pretrained).embed(TEXTS), atol=1e-6)
+    with pytest.raises(InputError, match=r"decoder\.weight differs from what it should be tied to"):
+        loaded.fill(["hello [MASK]"])

@@ -238,18 +238,22 @@ def load_encoder(bundle: Bundle) -> Bert:
     return _fill(model, state, bundle)
 
 
+def untied_decoder(bundle: Bundle) -> list[str]:
+    """Return our names of the stored weights of a decoder that is not tied to the word embeddings."""
+    return [name for name in (huggingface.DECODER_WEIGHT, huggingface.DECODER_BIAS) if name in bundle.state]
+
+
 def load_pretraining_model(bundle: Bundle) -> BertForPreTraining:
     """Return the encoder with the heads of pretraining, in evaluation mode; missing ones drawn at random.
 
     Raises:
         InputError: the masked language model's decoder is not tied to the word embeddings.
     """
-    for name in (huggingface.DECODER_WEIGHT, huggingface.DECODER_BIAS):
-        if name in bundle.state:
-            raise InputError(
-                f"{bundle.directory}: {huggingface.their_name(name)} differs from what it should be tied to; "
-                "only decoders tied to the word embeddings are supported (the encoder alone can be used)"
-            )
+    for name in untied_decoder(bundle):
+        raise InputError(
+            f"{bundle.directory}: {huggingface.their_name(name)} differs from what it should be tied to; "
+            "only decoders tied to the word embeddings are supported (the encoder alone can be used)"
+        )
     with torch.device("meta"):
         model = BertForPreTraining(bundle.config)
     return _fill(model, bundle.state, bundle)

@@ -31,6 +31,7 @@ from bertsmith.bundle import (
     load_classification_model,
     load_encoder,
     load_pretraining_model,
+    untied_decoder,
 )
 from bertsmith.errors import InputError
 from bertsmith.metrics import probabilities_of
@@ -72,7 +73,7 @@ def _model_of(bundle: Bundle) -> Model:
     """Return the model with the head that is stored, or the encoder alone."""
     if "classifier.weight" in bundle.state and bundle.task is not None:
         return load_classification_model(bundle, None)
-    if "mlm_head.dense.weight" in bundle.state:
+    if "mlm_head.dense.weight" in bundle.state and not untied_decoder(bundle):
         return load_pretraining_model(bundle)
     return load_encoder(bundle)
 
@@ -221,6 +222,8 @@ class Predictor:
                 the model's length, or ``top`` is out of range.
         """
         if not isinstance(self._model, BertForPreTraining):
+            if untied_decoder(self.bundle):
+                load_pretraining_model(self.bundle)  # it says why the head that is there cannot be used
             raise InputError(
                 f"{self._where}: cannot fill, it has no masked language model head; {self._can}; "
                 "take a pretrained model that was saved with it"
