@@ -77,7 +77,10 @@ def prepare(config: PrepareConfig) -> dict[str, Any]:
         _check_documents(encoded, counts, config)
         train, heldout = choose_heldout(encoded.documents, config.heldout, config.pairing, config.seed)
         if config.heldout > 0 and len(heldout) == 0:
-            _LOG.warning("prepare: %d documents are too few to hold any out", encoded.documents)
+            _LOG.warning(
+                "prepare: a share of %g of %d documents would leave too few on one side; none is held out",
+                *(config.heldout, encoded.documents),
+            )
         splits = {
             split: _pair_split(config, directory, split, chosen, tokenizer, workers)
             for split, chosen in (("train", train), ("heldout", heldout))
@@ -137,6 +140,10 @@ def _check_settings(config: PrepareConfig, out: Path) -> None:
     if config.workers < 0:
         raise InputError(f"workers is {config.workers}; it has to be 0 (all processors) or more")
     _ = config.pairing_config  # checks itself
+    if out.name in ("", ".."):
+        raise InputError(
+            f"out is {config.out!r}; it has to name a new directory, which appears when it is whole"
+        )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"out {out} exists already; remove it or name another directory")
 
@@ -221,8 +228,8 @@ def _manifest(
 
 
 def _input(file: Path) -> dict[str, Any]:
-    if str(file) == STANDARD_INPUT:
-        return {"file": STANDARD_INPUT, "bytes": None, "sha256": None}
+    if str(file) == STANDARD_INPUT or not file.is_file():  # a pipe: what was read cannot be read again
+        return {"file": str(file), "bytes": None, "sha256": None}
     return {"file": str(file), "bytes": file.stat().st_size, "sha256": sha256_of(file)}
 
 
