@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer
 
+from bertsmith import progress
 from bertsmith.errors import InputError
 from bertsmith.recipes.config import VocabConfig
 from bertsmith.recipes.vocab import vocab
@@ -126,3 +127,18 @@ def test_chinese_text_is_covered(shared_data: Path, tmp_path: Path) -> None:
     summary = vocab(VocabConfig([corpus], str(tmp_path / "vocab.txt"), size=4000, limit_alphabet=3500))
     assert summary["size"] > 2000
     assert summary["unknown_share"] < 0.005
+
+
+def test_reading_shows_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "_PLAIN_SECONDS", 0.0)
+    corpus = [write(tmp_path / f"{name}.txt", TEXT) for name in "ab"]
+    vocab(VocabConfig(corpus, str(tmp_path / "vocab.txt"), size=120, text=CorpusConfig(documents="line")))
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    lines = [line for line in shown.err.splitlines() if line.startswith("vocab: read")]
+    assert len(lines) == 128
+    assert "left" not in lines[0]  # nobody knows before the first file is done
+    assert lines[-1].startswith("vocab: read  50%")
+    assert "million/s" in lines[-1]

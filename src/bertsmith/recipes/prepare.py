@@ -34,7 +34,7 @@ from bertsmith.files import atomic_directory, sha256_of, write_json
 from bertsmith.progress import StageProgress
 from bertsmith.randomness import seed_of
 from bertsmith.recipes.config import PrepareConfig
-from bertsmith.text.corpus import CorpusCounts, list_files, read_documents
+from bertsmith.text.corpus import CorpusCounts, CorpusReader, list_files
 from bertsmith.text.streams import STANDARD_INPUT
 from bertsmith.text.tokenizer import Tokenizer
 
@@ -63,7 +63,7 @@ def prepare(config: PrepareConfig) -> dict[str, Any]:
     with _terminated_like_interrupted(), atomic_directory(out) as directory:
         work = directory / "work"
         work.mkdir()
-        reader = _Reader(files, config, counts)
+        reader = CorpusReader(files, config.text, counts)
         with StageProgress("prepare: encode", "characters") as progress:
             encoded = encode_documents(
                 reader.documents(),
@@ -181,27 +181,6 @@ def _check_pairs(pairs: PairCounts, config: PrepareConfig) -> None:
             "sentence has no next one); next sentence prediction learns little from them",
             100 * pairs.random_share,
         )
-
-
-class _Reader:
-    """Reads the corpus and knows how far it is: files read, and within a file by the characters so far."""
-
-    def __init__(self, files: list[Path], config: PrepareConfig, counts: CorpusCounts) -> None:
-        self._sizes = {file: file.stat().st_size for file in files if str(file) != STANDARD_INPUT}
-        self._files = files
-        self._config = config
-        self._counts = counts
-        self._read = 0
-
-    def documents(self) -> Iterator[list[str]]:
-        for file in self._files:
-            yield from read_documents([file], self._config.text, self._counts)
-            self._read += self._sizes.get(file, 0)
-
-    def fraction(self) -> float | None:
-        """Return the share of the corpus that was read, in bytes of whole files; ``None``: unknown yet."""
-        total = sum(self._sizes.values())
-        return self._read / total if self._read else None
 
 
 def _manifest(

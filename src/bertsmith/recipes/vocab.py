@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith.errors import InputError
+from bertsmith.progress import StageProgress
 from bertsmith.recipes.config import VocabConfig
-from bertsmith.text.corpus import CorpusCounts, read_documents
+from bertsmith.text.corpus import CorpusCounts, CorpusReader, list_files
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.text.vocabulary import train_vocabulary
 
 _LOG = logging.getLogger(__name__)
 _SAMPLE_LINES = 2000
 _SAMPLE_EVERY = 101
-_REPORT_SECONDS = 15.0
 _UNKNOWN_SHARE_WORTH_A_WARNING = 0.01
 
 
@@ -67,20 +67,16 @@ def vocab(config: VocabConfig) -> dict[str, Any]:
 
 def _lines(config: VocabConfig, counts: CorpusCounts, sample: list[str]) -> Iterator[str]:
     """Yield the lines of the corpus; keep every hundredth or so, up to a number, as the sample."""
-    reported = time.monotonic()
     read = 0
-    for document in read_documents(config.corpus, config.text, counts):
-        for line in document:
-            if read % _SAMPLE_EVERY == 0 and len(sample) < _SAMPLE_LINES:
-                sample.append(line)
-            read += 1
-            yield line
-        if time.monotonic() - reported > _REPORT_SECONDS:
-            reported = time.monotonic()
-            _LOG.info(
-                "vocab: %d documents, %.1f million characters", counts.documents, counts.characters / 1e6
-            )
-    _LOG.info("vocab: read %d documents; merging pieces", counts.documents)
+    reader = CorpusReader(list_files(config.corpus), config.text, counts)
+    with StageProgress("vocab: read", "characters") as progress:
+        for document in reader.documents():
+            for line in document:
+                if read % _SAMPLE_EVERY == 0 and len(sample) < _SAMPLE_LINES:
+                    sample.append(line)
+                read += 1
+                yield line
+            progress.add(sum(map(len, document)), reader.fraction())
 
 
 def _quality(tokenizer: Tokenizer, sample: list[str]) -> tuple[float, float]:

@@ -230,6 +230,34 @@ def read_documents(
                 counts.empty_documents += 1
 
 
+class CorpusReader:
+    """Reads the documents of files, and knows how far it is by the bytes of the files that are done."""
+
+    def __init__(self, files: Sequence[Path], config: CorpusConfig, counts: CorpusCounts) -> None:
+        """Make a reader.
+
+        Args:
+            files: what ``list_files`` returned.
+            config: how the text is read.
+            counts: is added to while reading.
+        """
+        self._sizes = [0 if str(file) == STANDARD_INPUT else file.stat().st_size for file in files]
+        self._files = files
+        self._config = config
+        self._counts = counts
+        self._read = 0
+
+    def documents(self) -> Iterator[list[str]]:
+        """Yield the documents; see ``read_documents``."""
+        for file, size in zip(self._files, self._sizes, strict=True):
+            yield from read_documents([file], self._config, self._counts)
+            self._read += size
+
+    def fraction(self) -> float | None:
+        """Return the share of the corpus that was read; ``None``: unknown, the first file is not done."""
+        return self._read / sum(self._sizes) if self._read else None
+
+
 def _text_documents(path: Path, config: CorpusConfig, counts: CorpusCounts) -> Iterator[list[str]]:
     document: list[str] = []
     for _, line in _decoded_lines(path, config, counts):
