@@ -84,7 +84,7 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except _WRONG_PATHS as error:
-        print(f"bertsmith {verb}: {error}; give a path that exists and may be used", file=sys.stderr)
+        print(f"bertsmith {verb}: {error}; give a path that can be used", file=sys.stderr)
         return WRONG_USAGE
     except (RunError, OSError) as error:
         print(f"bertsmith {verb}: {error}", file=sys.stderr)
