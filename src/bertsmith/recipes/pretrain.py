@@ -30,6 +30,7 @@ from bertsmith.recipes.pretrain_run import (
     headline,
     heldout_unigram_entropy,
     interrupted,
+    log_means,
     open_run,
     tokenizer_of,
     warn_of_other_machine,
@@ -156,25 +157,7 @@ def _take(parts: Parts, standing: Standing, step: Step, log: RunLog) -> None:
     speed = step.tokens / step.seconds
     log.progress(progress, f"step {step.step}  loss {step.loss:.3f}  {speed:,.0f} tokens/s")
     if step.step % parts.config.log_steps == 0 or progress >= 1.0:
-        _log_means(parts, standing, log)
-
-
-def _log_means(parts: Parts, standing: Standing, log: RunLog) -> None:
-    """Log the means of the steps since the last time."""
-    learning_rate = parts.optimizer.param_groups[0]["lr"]
-    means = standing.means.take()
-    tokens, seconds, grad_norm = (means.pop(name) for name in ("tokens", "seconds", "grad_norm"))
-    log.log(
-        {
-            "step": standing.step,
-            **means,
-            "learning_rate": learning_rate,
-            "grad_norm": grad_norm,
-            "tokens": standing.tokens,
-            "tokens_per_second": round(tokens / seconds, 1),
-            "seconds": round(parts.budget.elapsed_seconds, 3),
-        }
-    )
+        log_means(parts, standing, log)
 
 
 def _evaluation_due(parts: Parts, standing: Standing) -> bool:
@@ -227,7 +210,7 @@ def _finish(parts: Parts, standing: Standing, log: RunLog) -> dict[str, Any]:
             f"the budget of {parts.config.budget} was over before the first step; give a longer --budget"
         )
     if standing.means:  # the clock ran out between a step and the next look at it
-        _log_means(parts, standing, log)
+        log_means(parts, standing, log)
     if len(parts.heldout) and standing.heldout.get("step") != standing.step:
         _evaluate(parts, standing, log)
     if standing.checkpoint is None or standing.checkpoint.name != checkpoint.name_of(standing.step):

@@ -302,6 +302,24 @@ def interrupted(parts: Parts, standing: Standing, log: RunLog) -> dict[str, Any]
     }
 
 
+def log_means(parts: Parts, standing: Standing, log: RunLog) -> None:
+    """Log the means of the steps since the last time."""
+    learning_rate = parts.optimizer.param_groups[0]["lr"]
+    means = standing.means.take()
+    tokens, seconds, grad_norm = (means.pop(name) for name in ("tokens", "seconds", "grad_norm"))
+    log.log(
+        {
+            "step": standing.step,
+            **means,
+            "learning_rate": learning_rate,
+            "grad_norm": grad_norm,
+            "tokens": standing.tokens,
+            "tokens_per_second": round(tokens / seconds, 1),
+            "seconds": round(parts.budget.elapsed_seconds, 3),
+        }
+    )
+
+
 def train_piece_counts(instances: Instances, vocab_size: int) -> NDArray[np.int64]:
     """Return int64 ``(vocab,)``: how often each piece occurs in the training instances.
 
