@@ -70,6 +70,13 @@ def test_bfloat16_scores_keep_a_float32_loss():
     torch.testing.assert_close(coarse.grad.double(), exact.grad, rtol=0.01, atol=1e-4)
 
 
+def test_a_tie_counts_for_the_first_word_alone():
+    scores = torch.zeros(4, 50, dtype=torch.bfloat16)
+    scores[2:, [3, 7]] = 1.0
+    _, correct = masked_word_sums(scores, torch.tensor([0, 1, 3, 7]))
+    assert int(correct) == int((scores.argmax(-1) == torch.tensor([0, 1, 3, 7])).sum()) == 2
+
+
 def test_without_gradient_only_the_sums_are_made():
     scores, labels = scores_and_labels(9, 20)
     with torch.no_grad():

@@ -40,7 +40,7 @@ class _LargeCrossEntropy(torch.autograd.Function):
         if gradient is not None:
             gradient[torch.arange(len(labels), device=labels.device), labels] -= 1.0
             ctx.save_for_backward(gradient)
-        correct = (chosen >= best).sum()
+        correct = _first_best(scores, labels, chosen >= best)
         ctx.mark_non_differentiable(correct)
         # The best class's probability is 1 / sum(exp(score - best)), so its logarithm is the normaliser.
         return (best - best_probability.log() - chosen).sum(), correct
@@ -53,6 +53,13 @@ class _LargeCrossEntropy(torch.autograd.Function):
         return gradient.mul_(outer), None
 
 
+def _first_best(scores: Tensor, labels: Tensor, is_best: Tensor) -> Tensor:
+    """Return how many labels are the first of their row's best; ``is_best``: they are among them."""
+    if scores.device.type != "cpu":  # choosing rows would wait for the device
+        return (scores.argmax(dim=-1) == labels).sum()
+    return (scores[is_best].argmax(dim=-1) == labels[is_best]).sum()
+
+
 def masked_word_sums(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Return the summed cross-entropy of the masked language model and how many words were right.
 
@@ -61,8 +68,8 @@ def masked_word_sums(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         labels: int64 ``(picks,)``.
 
     Returns:
-        Float32 scalar with gradient; int64 scalar. A pick counts as right when no word scores higher than its
-        label.
+        Float32 scalar with gradient; int64 scalar. A pick counts as right when its label is the first of the
+        best words, so a tie (frequent in bfloat16) is no hit for everyone.
 
     Source: run_pretraining.py, get_masked_lm_output (there divided by the replica's own count).
     """

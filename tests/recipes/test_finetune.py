@@ -18,6 +18,8 @@ from bertsmith.bundle import load_bundle, load_classification_model, save_bundle
 from bertsmith.errors import InputError
 from bertsmith.randomness import seed_of
 from bertsmith.recipes import finetune as recipe
+from bertsmith.recipes.config import EvaluateConfig
+from bertsmith.recipes.evaluate import evaluate
 from bertsmith.recipes.finetune import finetune
 from bertsmith.tasks.encode import TrainingRows, encode_rows
 from bertsmith.tasks.source import DataSource
@@ -393,3 +395,16 @@ def test_a_new_head_is_no_reason_for_a_warning(
     for name, is_random in (("a", False), ("b", True)):
         finetune(tiny.config(model, data, tmp_path / name, epochs=1, random_weights=is_random))
     assert not caplog.records
+
+
+def test_dev_metrics_are_those_that_evaluate_finds_whatever_the_precision_of_the_training(
+    model: Path, data: Path, tmp_path: Path
+):
+    dev = data.parent / "dev.csv"
+    out = tmp_path / "run"
+    result = finetune(tiny.config(model, data, out, dev=str(dev), precision="bfloat16"))
+    found = evaluate(EvaluateConfig(model=str(out / "model"), data=str(dev)))
+    assert found["metrics"] == result["dev"]
+    assert found["loss"] == pytest.approx(
+        next(seed for seed in result["seeds"] if seed["seed"] == result["best_seed"])["dev_loss"], rel=1e-6
+    )

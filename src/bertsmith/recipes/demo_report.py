@@ -100,13 +100,16 @@ def read_events(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def compare(first: list[float], second: list[float]) -> tuple[float, float]:
-    """Return the difference of the means, and that difference in its standard errors (Welch)."""
+def compare(first: list[float], second: list[float]) -> tuple[float, float | None]:
+    """Return the difference of the means, and that difference in its standard errors (Welch).
+
+    ``None`` where there is no error to compare with: one run a side, or runs without any spread.
+    """
     difference = mean(first) - mean(second)
     if min(len(first), len(second)) < 2:
-        return difference, math.nan
+        return difference, None
     variance = stdev(first) ** 2 / len(first) + stdev(second) ** 2 / len(second)
-    return difference, difference / math.sqrt(variance) if variance else math.inf
+    return difference, difference / math.sqrt(variance) if variance else None
 
 
 def loss_curve(events: list[dict[str, Any]], unigram: float, uniform: float) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from bertsmith.bundle import Bundle, load_bundle, load_classification_model, load_shape
-from bertsmith.device import describe, keep_freed_memory, limit_threads
+from bertsmith.device import describe, keep_freed_memory, limit_threads, pick_precision
 from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForClassification
 from bertsmith.objectives import ClassificationObjective, RegressionObjective
@@ -49,7 +49,9 @@ def finetune(config: FinetuneConfig) -> dict[str, Any]:
     _check_out(config)
     keep_freed_memory()
     threads = limit_threads()
-    inference = inference_settings(config.precision, EVALUATION_TOKENS)
+    # Dev is scored as ``evaluate`` scores it by default, whatever the precision of the training.
+    inference = inference_settings("float32", EVALUATION_TOKENS)
+    precision = pick_precision(config.precision, inference.device)
     task = find_task(config.task)
     bundle = _start(config)
     check_seq_len(config.seq_len, bundle.config.max_positions, config.truncation)
@@ -62,7 +64,7 @@ def finetune(config: FinetuneConfig) -> dict[str, Any]:
     out = Path(config.out)
     out.mkdir(parents=True, exist_ok=True)
     write_config(out, config)
-    facts = {"device": describe(inference.device), "precision": str(inference.precision).split(".")[-1]}
+    facts = {"device": describe(inference.device), "precision": str(precision).split(".")[-1]}
     write_environment(out, **facts, threads=threads)
     runs: list[SeedRun] = []
     best: SeedRun | None = None
@@ -136,7 +138,7 @@ def _run_seed(
         LoopSettings(
             seed,
             inference.device,
-            inference.precision,
+            pick_precision(config.precision, inference.device),
             config.optimizer.max_grad_norm,
             config.optimizer.warmup_fraction,
         ),
