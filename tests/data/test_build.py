@@ -96,12 +96,12 @@ def test_tasks_cover_every_unit_once_in_each_pass() -> None:
     assert len(pair_tasks(documents, PairingConfig())) > 10
 
 
-@pytest.mark.parametrize("pairing", ["nsp", "full-sentences"])
-def test_rows_have_their_special_tokens(tokenizer, tmp_path, pairing) -> None:
+@pytest.mark.parametrize("pairing, settings", [("nsp", {"short_seq_prob": 0.0}), ("full-sentences", {})])
+def test_rows_have_their_special_tokens(tokenizer, tmp_path, pairing, settings) -> None:
     _, documents = encode(
         [["red one", "red two", "red three"], ["blue one", "blue two"]], tokenizer, tmp_path / "work"
     )
-    config = PairingConfig(pairing, 16, short_seq_prob=0.0, passes=4)
+    config = PairingConfig(pairing, 16, passes=4, **settings)
     for rows in pair_documents(tmp_path / "work", documents.chosen, config, 0, tokenizer, 1):
         for row, second_start, label in zip(
             np.split(rows.ids, rows.offsets[1:-1]), rows.second_starts, rows.labels, strict=True
