@@ -194,10 +194,10 @@ def _tensorboard_writer(directory: Path, last_step: int) -> SummaryWriter | None
     return SummaryWriter(str(directory), purge_step=last_step + 1)
 
 
-def write_config(directory: Path, settings: Any) -> None:
-    """Write the resolved settings as config.yaml, ready for ``--config``."""
+def write_config(directory: Path, settings: Any, name: str = "config.yaml") -> None:
+    """Write the resolved settings as YAML, ready for ``--config``."""
     text = yaml.safe_dump(to_dict(settings), sort_keys=False, allow_unicode=True)
-    files.write_text(directory / "config.yaml", text)
+    files.write_text(directory / name, text)
 
 
 def write_environment(directory: Path, **facts: Any) -> None:

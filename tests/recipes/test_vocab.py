@@ -6,9 +6,11 @@ import logging
 from pathlib import Path
 
 import pytest
+import yaml
 from transformers import AutoTokenizer
 
 from bertsmith import progress
+from bertsmith.config import overlay
 from bertsmith.errors import InputError
 from bertsmith.recipes.config import VocabConfig
 from bertsmith.recipes.vocab import vocab
@@ -32,8 +34,11 @@ def test_it_writes_the_vocabulary_and_its_settings_side_by_side(tmp_path: Path) 
     out = tmp_path / "new" / "vocab.txt"
     summary = vocab(VocabConfig(corpus=[write(tmp_path / "a.txt", TEXT)], out=str(out), size=120))
     assert sorted(path.name for path in out.parent.iterdir()) == [
-        *("tokenizer.json", "tokenizer_config.json", "vocab.txt"),
+        *("tokenizer.json", "tokenizer_config.json", "vocab.config.yaml", "vocab.txt"),
     ]
+    assert overlay(
+        VocabConfig([], ""), yaml.safe_load((out.parent / "vocab.config.yaml").read_text()), ""
+    ) == (VocabConfig(corpus=[str(tmp_path / "a.txt")], out=str(out), size=120))
     lines = out.read_text(encoding="utf-8").split("\n")
     assert tuple(lines[:5]) == SPECIAL_TOKENS
     assert len(lines) - 1 == summary["size"] <= 120
@@ -73,7 +78,8 @@ def test_twice_gives_the_same_files(tmp_path: Path) -> None:
     contents = []
     for name in ("one", "two"):
         vocab(VocabConfig([corpus], str(tmp_path / name / "vocab.txt"), size=120))
-        contents.append({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()})
+        files = (tmp_path / name).iterdir()
+        contents.append({path.name: path.read_bytes() for path in files if path.suffix != ".yaml"})
     assert contents[0] == contents[1]
 
 

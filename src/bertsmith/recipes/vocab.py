@@ -12,6 +12,7 @@ from typing import Any
 from bertsmith.errors import InputError
 from bertsmith.progress import StageProgress
 from bertsmith.recipes.config import VocabConfig
+from bertsmith.runlog import write_config
 from bertsmith.text.corpus import CorpusCounts, CorpusReader, list_files
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.text.vocabulary import train_vocabulary
@@ -24,6 +25,8 @@ _UNKNOWN_SHARE_WORTH_A_WARNING = 0.01
 
 def vocab(config: VocabConfig) -> dict[str, Any]:
     """Train a vocabulary and write it with tokenizer.json and tokenizer_config.json beside it.
+
+    The resolved settings go into NAME.config.yaml, NAME being that of the vocabulary.
 
     Returns:
         The summary: files, sizes, counts of the corpus, the share of pieces of a sample that are [UNK].
@@ -44,11 +47,12 @@ def vocab(config: VocabConfig) -> dict[str, Any]:
     counts.log_warnings()
     tokenizer = Tokenizer(pieces, settings)
     tokenizer.save(out.parent, out.name)
+    write_config(out.parent, config, f"{out.stem}.config.yaml")
     unknown_share, pieces_per_word = _quality(tokenizer, sample)
     if unknown_share > _UNKNOWN_SHARE_WORTH_A_WARNING:
         _LOG.warning(
-            "vocab: %.1f %% of the pieces of a sample are [UNK]; raise limit_alphabet (now %d) and size",
-            *(100 * unknown_share, config.limit_alphabet),
+            "vocab: %.1f %% of the pieces of a sample are [UNK]; raise limit_alphabet (now %s) and size",
+            *(100 * unknown_share, config.limit_alphabet or "automatic"),
         )
     return {
         "vocab": str(out),
