@@ -87,6 +87,8 @@ class PretrainConfig:
         out: the run directory to write.
         preset: architecture and rates to start from: bert-tiny, bert-mini, bert-small, bert-medium,
             bert-base, bert-large.
+        init: a model directory to go on from (continued pretraining): its weights, architecture and
+            vocabulary count, not those of preset and architecture. Heads that it lacks are drawn at random.
         steps: optimiser steps; give this or budget.
         budget: wall-clock time of the training, such as 30m or 2h; the schedule follows the clock.
         batch_size: instances an optimiser step.
@@ -109,6 +111,7 @@ class PretrainConfig:
     data: str
     out: str
     preset: str = "bert-mini"
+    init: str | None = None
     steps: int | None = None
     budget: str | None = None
     batch_size: int = 32

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import torch
 
-from bertsmith.bundle import model_card, save_bundle
+from bertsmith.bundle import load_pretraining_model, model_card, save_bundle
 from bertsmith.config import duration_seconds
 from bertsmith.data.loader import PretrainingLoader
 from bertsmith.data.shards import Instances
@@ -29,6 +30,7 @@ from bertsmith.recipes.pretrain_run import (
     fixed_settings,
     headline,
     heldout_unigram_entropy,
+    initial_model,
     interrupted,
     log_means,
     open_run,
@@ -97,7 +99,8 @@ def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
     check(config)
     instances = Instances.open(config.data, "train")
     tokenizer = tokenizer_of(instances)
-    architecture = architecture_of(config, tokenizer.vocab_size, instances.seq_len)
+    initial = initial_model(config, tokenizer)
+    architecture = architecture_of(config, initial, tokenizer.vocab_size, instances.seq_len)
     device = pick_device()
     precision = pick_precision(config.precision, device)
     keep_freed_memory()
@@ -105,7 +108,10 @@ def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
     fixed = fixed_settings(config, architecture, str(precision), instances, tokenizer)
     found = open_run(config, fixed)
     torch.manual_seed(seed_of(config.seed, "weights"))
-    model = BertForPreTraining(architecture).to(device)
+    if initial is None:
+        model = BertForPreTraining(architecture).to(device)
+    else:
+        model = load_pretraining_model(dataclasses.replace(initial, config=architecture)).to(device)
     optimizer = build_optimizer(model, config.optimizer)
     standing = Standing()
     if found is not None:

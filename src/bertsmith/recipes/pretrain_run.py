@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bertsmith.bundle import Bundle, load_bundle
 from bertsmith.config import duration_seconds, to_dict
 from bertsmith.data.batch import PretrainingBatch
 from bertsmith.data.loader import PretrainingLoader, fixed_batches
@@ -179,13 +180,32 @@ def tokenizer_of(instances: Instances) -> Tokenizer:
     return tokenizer
 
 
-def architecture_of(config: PretrainConfig, vocab_size: int, seq_len: int) -> BertConfig:
-    """Return the architecture with the data's vocabulary and the dropout filled in.
+def initial_model(config: PretrainConfig, tokenizer: Tokenizer) -> Bundle | None:
+    """Return the model directory to go on from, if there is one.
+
+    Raises:
+        InputError: it cannot be read, or its vocabulary is not the data's.
+    """
+    if config.init is None:
+        return None
+    bundle = load_bundle(config.init)
+    if bundle.tokenizer.identity() != tokenizer.identity():
+        raise InputError(
+            f"{config.data} was prepared with another vocabulary (or other settings of it) than the model's; "
+            f"prepare it with --vocab {config.init}"
+        )
+    return bundle
+
+
+def architecture_of(
+    config: PretrainConfig, bundle: Bundle | None, vocab_size: int, seq_len: int
+) -> BertConfig:
+    """Return the architecture, of the model to go on from if any, with vocabulary and dropout filled in.
 
     Raises:
         InputError: the data does not fit into it.
     """
-    architecture = config.architecture
+    architecture = config.architecture if bundle is None else bundle.config
     if architecture.vocab_size == 0:
         architecture = dataclasses.replace(architecture, vocab_size=vocab_size)
     if architecture.vocab_size < vocab_size:
@@ -221,6 +241,7 @@ def fixed_settings(
     return {
         "data": hashlib.sha256(shards.encode()).hexdigest(),
         "vocabulary": tokenizer.identity(),
+        "init": config.init,
         "steps": config.steps,
         "budget": config.budget,
         "batch_size": config.batch_size,
