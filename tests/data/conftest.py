@@ -35,12 +35,18 @@ def vocabulary() -> SmallVocabulary:
     return SmallVocabulary()
 
 
-def rows_of(sequences: Sequence[Sequence[int]], seconds: Sequence[int], labels: Sequence[int]) -> Rows:
+def rows_of(
+    sequences: Sequence[Sequence[int]],
+    seconds: Sequence[int],
+    labels: Sequence[int],
+    sources: Sequence[int] | None = None,
+) -> Rows:
     return Rows(
         np.array([id for sequence in sequences for id in sequence], dtype=np.uint16),
         np.cumsum([0, *map(len, sequences)], dtype=np.int64),
         np.array(seconds, dtype=np.int32),
         np.array(labels, dtype=np.int8),
+        np.array([0] * len(labels) if sources is None else sources, dtype=np.uint16),
     )
 
 

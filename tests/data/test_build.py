@@ -33,7 +33,12 @@ def encode(documents: list[list[str]], tokenizer: Tokenizer, directory: Path, wo
     directory.mkdir()
     characters: list[float] = []
     counts = encode_documents(
-        documents, tokenizer, CorpusConfig(sentences="line"), directory, workers, characters.append
+        [(0, document) for document in documents],
+        tokenizer,
+        CorpusConfig(sentences="line"),
+        directory,
+        workers,
+        characters.append,
     )
     assert sum(characters) == sum(len(line) for document in documents for line in document)
     return counts, open_documents(directory, tokenizer.vocab_size)
@@ -149,10 +154,10 @@ def test_few_documents_are_held_out_with_sense(documents, share, pairing, expect
 
 
 def test_pairs_are_counted() -> None:
-    counts = PairCounts.of(3, 16)
-    counts.add(rows_of([[2, 5, 3, 6, 3], [2, 5, 3, 6, 6, 3]], [3, 3], [0, 1]))
-    counts.add(rows_of([[2, *range(5, 18), 3, 5][:16]], [3], [1]))
-    assert counts.to_dict("nsp") == {
+    counts = PairCounts.of(3, 16, 2)
+    counts.add(rows_of([[2, 5, 3, 6, 3], [2, 5, 3, 6, 6, 3]], [3, 3], [0, 1], [1, 0]))
+    counts.add(rows_of([[2, *range(5, 18), 3, 5][:16]], [3], [1], [1]))
+    assert counts.to_dict("nsp", ["books", "wiki"]) == {
         "documents": 3,
         "instances": 3,
         "pieces": 27,
@@ -160,7 +165,8 @@ def test_pairs_are_counted() -> None:
         "lengths": {
             "1-2": 0, "3-4": 0, "5-6": 2, "7-8": 0, "9-10": 0, "11-12": 0, "13-14": 0, "15-16": 1,
         },
+        "sources": {"books": 1, "wiki": 2},
         "nsp": {"next": 1, "random": 2, "random_share": 0.6667},
     }  # fmt: skip
-    assert "nsp" not in counts.to_dict("doc-sentences")
-    assert counts.to_dict("sop")["sop"]["swapped"] == 2
+    assert "nsp" not in counts.to_dict("doc-sentences", ["a", "b"])
+    assert counts.to_dict("sop", ["a", "b"])["sop"]["swapped"] == 2

@@ -22,7 +22,7 @@ SEQUENCES = [[2, *range(5, 5 + n), 3] for n in (3, 1, 9, 30, 2, 2, 7, 1, 1, 12)]
 def data(tmp_path: Path) -> Path:
     write_split(
         tmp_path / "data",
-        rows_of(SEQUENCES, [2] * 10, [0, 1, -1, 0, 1, 0, 0, 1, 1, -1]),
+        rows_of(SEQUENCES, [2] * 10, [0, 1, -1, 0, 1, 0, 0, 1, 1, -1], range(10)),
         seq_len=40,
         shard_pieces=20,
     )
@@ -41,10 +41,23 @@ def test_instances_come_back_from_several_shards(data) -> None:
     order = np.array([7, 0, 9, 3, 3, 1])
     assert instances.lengths(order).tolist() == [len(SEQUENCES[index]) for index in order]
     assert instances.labels(order).tolist() == [1, 0, -1, 0, 0, 1]
+    assert instances.sources(order).tolist() == order.tolist()
+    assert instances.sources(order).dtype == np.int64
     assert instances.second_starts(order).tolist() == [2] * 6
     assert [row.tolist() for row in instances.rows(order)] == [SEQUENCES[index] for index in order]
     with pytest.raises(AssertionError):
         instances.example(10)
+
+
+def test_data_without_sources_is_all_one_source(data) -> None:
+    manifest = json.loads((data / "manifest.json").read_text())
+    for shard in manifest["splits"]["train"]["shards"]:
+        (data / "train" / shard["files"].pop("sources")["file"]).unlink()
+    (data / "manifest.json").write_text(json.dumps(manifest))
+    instances = Instances.open(data, "train", verify=True)
+    assert instances.source_names == ["all"]
+    assert instances.sources(np.arange(10)).tolist() == [0] * 10
+    assert [row.tolist() for row in instances.rows(np.arange(10))] == SEQUENCES
 
 
 def test_anyone_can_read_the_arrays_with_numpy(data) -> None:
@@ -87,7 +100,7 @@ def test_a_split_without_instances_opens(tmp_path) -> None:
     assert len(Instances.open(tmp_path / "data", "train", verify=True)) == 0
 
 
-@pytest.mark.parametrize("name", ["ids", "offsets", "second_starts", "labels"])
+@pytest.mark.parametrize("name", ["ids", "offsets", "second_starts", "labels", "sources"])
 def test_a_cut_or_missing_file_is_named(data, name) -> None:
     path = data / "train" / f"{name}-00001.npy"
     whole = path.read_bytes()

@@ -67,6 +67,7 @@ def keep_instances(data: Path, number: int) -> None:
             np.cumsum([0, *(len(example.ids) for example in kept)], dtype=np.int64),
             np.array([example.second_start for example in kept], dtype=np.int32),
             np.array([example.nsp_label for example in kept], dtype=np.int8),
+            np.zeros(number, dtype=np.uint16),
         )
     )
     manifest["splits"]["train"]["shards"] = writer.close()

@@ -166,8 +166,14 @@ def test_the_manifest_ties_inputs_vocabulary_and_settings(tmp_path, vocab) -> No
     manifest = json.loads((tmp_path / "data" / "manifest.json").read_text())
     corpus = Path(config.corpus[0])
     assert manifest["inputs"] == [
-        {"file": str(corpus), "bytes": corpus.stat().st_size, "sha256": sha256_of(corpus)}
+        {
+            "file": str(corpus),
+            "source": tmp_path.name,
+            "bytes": corpus.stat().st_size,
+            "sha256": sha256_of(corpus),
+        }
     ]
+    assert manifest["sources"] == [tmp_path.name]
     stored = Tokenizer.load(tmp_path / "data")
     assert manifest["vocabulary"] == {"size": 13, "identity": stored.identity()}
     assert stored.identity() == Tokenizer.load(vocab).identity()
@@ -177,6 +183,30 @@ def test_the_manifest_ties_inputs_vocabulary_and_settings(tmp_path, vocab) -> No
     assert sorted(os.listdir(tmp_path / "data")) == [
         "heldout", "manifest.json", "tokenizer.json", "tokenizer_config.json", "train", "vocab.txt",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("pairing", ["nsp", "sop", "full-sentences", "doc-sentences"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_each_instance_knows_the_source_of_its_first_text(tmp_path, vocab, pairing, workers) -> None:
+    parts = {"reds": "red one\nred two\nred three\n\n", "blues": "blue one\nblue two\nblue three\n\n"}
+    for name, text in parts.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").write_text(text * 300)
+    (tmp_path / "more.txt").write_text(parts["reds"] * 300)
+    config = replace(
+        settings(tmp_path, "", vocab, pairing=pairing, passes=2, seq_len=16, heldout=0.1, workers=workers),
+        corpus=[str(tmp_path / "reds"), str(tmp_path / "blues"), f"reds={tmp_path / 'more.txt'}"],
+    )
+    summary = prepare(config)
+    for split in ("train", "heldout"):
+        instances = Instances.open(tmp_path / "data", split, verify=True)
+        assert instances.source_names == ["reds", "blues"]
+        sources = instances.sources(np.arange(len(instances)))
+        for (first, _, _), source in zip(words_of(tmp_path / "data", split), sources, strict=True):
+            assert first[0] == ["red", "blue"][source]
+        counts = np.bincount(sources, minlength=2).tolist()
+        assert summary[split]["sources"] == dict(zip(["reds", "blues"], counts, strict=True))
+        assert min(counts) > 0
 
 
 # --- on real text ------------------------------------------------------------------------------------------
@@ -358,7 +388,9 @@ def test_a_pipe_is_read_once_and_has_no_hash(tmp_path, vocab) -> None:
     prepare(replace(config, corpus=[str(pipe)]))
     writer.join(timeout=10)
     manifest = json.loads((tmp_path / "data" / "manifest.json").read_text())
-    assert manifest["inputs"] == [{"file": str(pipe), "bytes": None, "sha256": None}]
+    assert manifest["inputs"] == [
+        {"file": str(pipe), "source": tmp_path.name, "bytes": None, "sha256": None}
+    ]
 
 
 def test_a_share_that_leaves_too_few_to_train_on_is_named(tmp_path, vocab, caplog) -> None:

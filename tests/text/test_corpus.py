@@ -17,7 +17,7 @@ import zstandard
 from bertsmith.errors import InputError
 from bertsmith.text import corpus, streams
 from bertsmith.text.config import CorpusConfig, TokenizerConfig
-from bertsmith.text.corpus import CorpusCounts, list_files, read_documents
+from bertsmith.text.corpus import CorpusCounts, read_documents
 from bertsmith.text.vocabulary import train_vocabulary
 
 ALL_LINES = CorpusConfig(prose_only=False)
@@ -102,42 +102,6 @@ def test_the_text_field_of_jsonl_can_be_named(tmp_path: Path) -> None:
 # --- files ------------------------------------------------------------------------------------------
 
 
-def test_directories_are_searched_in_sorted_order(tmp_path: Path) -> None:
-    for name in (
-        "b/x.txt",
-        "a/y.jsonl.gz",
-        "a/b/z.txt.zst",
-        "c.TXT",
-        "a/index.tsv.gz",
-        ".hidden/h.txt",
-        "n.md",
-    ):
-        write(tmp_path / name, b"")
-    names = [str(path.relative_to(tmp_path)) for path in list_files([str(tmp_path)])]
-    assert names == ["a/b/z.txt.zst", "a/y.jsonl.gz", "b/x.txt", "c.TXT"]
-
-
-def test_the_order_of_the_arguments_is_kept(tmp_path: Path) -> None:
-    first, second = write(tmp_path / "z.txt", "z"), write(tmp_path / "a.txt", "a")
-    assert list_files([str(first), str(second)]) == [first, second]
-
-
-def test_wrong_paths_are_input_errors(tmp_path: Path) -> None:
-    write(tmp_path / "data.csv", "a,b")
-    path = write(tmp_path / "a.txt", "a")
-    with pytest.raises(InputError, match="no corpus is named"):
-        list_files([])
-    with pytest.raises(InputError, match=r"missing\.txt: no such file"):
-        list_files([str(tmp_path / "missing.txt")])
-    with pytest.raises(InputError, match=r"data\.csv: not a text file"):
-        list_files([str(tmp_path / "data.csv")])
-    with pytest.raises(InputError, match="named twice"):
-        list_files([str(tmp_path), str(path)])
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"empty: no \.txt or \.jsonl"):
-        list_files([str(tmp_path / "empty")])
-
-
 @pytest.mark.parametrize(
     "name, content, message",
     [
@@ -203,23 +167,6 @@ def test_wrong_settings_are_refused_at_once(name: str) -> None:
 def test_other_formats_under_a_text_name_are_refused(start: bytes, advice: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=rf"a\.txt: .*{advice}"):
         read(write(tmp_path / "a.txt", start))
-
-
-def test_a_folder_that_cannot_be_listed_stops_instead_of_being_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(tmp_path / "a.txt", "a")
-    (tmp_path / "locked").mkdir()
-    scan = os.scandir
-
-    def refuse(path: str | Path) -> Iterator[os.DirEntry[str]]:
-        if str(path).endswith("locked"):
-            raise PermissionError(13, "Permission denied", str(path))
-        return scan(path)
-
-    monkeypatch.setattr(os, "scandir", refuse)
-    with pytest.raises(InputError, match=r"locked: cannot be read \(Permission denied\)"):
-        list_files([str(tmp_path)])
 
 
 # --- bytes and characters ---------------------------------------------------------------------------

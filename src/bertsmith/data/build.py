@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ class _Encoded:
         sentences: sentences found, those without pieces included.
         empty_documents: documents without any piece, left out.
         characters: of the text.
+        source: number of the source that all of them come from.
     """
 
     ids: NDArray[Any]
@@ -55,6 +56,7 @@ class _Encoded:
     sentences: int
     empty_documents: int
     characters: int
+    source: int
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class EncodedCounts:
 
 
 def encode_documents(
-    documents: Iterable[list[str]],
+    documents: Iterable[tuple[int, list[str]]],
     tokenizer: Tokenizer,
     config: CorpusConfig,
     directory: Path,
@@ -85,7 +87,7 @@ def encode_documents(
     """Encode documents into the flat files of a directory, in their order.
 
     Args:
-        documents: each as its lines; read once, streaming.
+        documents: each as the number of its source and its lines; read once, streaming.
         tokenizer: turns sentences into ids.
         config: how lines become sentences.
         directory: where the files go.
@@ -105,6 +107,7 @@ def encode_documents(
         open(directory / "ids", "wb") as ids,
         open(directory / "sentence_starts", "wb") as sentence_starts,
         open(directory / "document_starts", "wb") as document_starts,
+        open(directory / "document_sources", "wb") as document_sources,
     ):
         np.zeros(1, np.int64).tofile(sentence_starts)
         np.zeros(1, np.int64).tofile(document_starts)
@@ -112,6 +115,7 @@ def encode_documents(
             batch.ids.tofile(ids)
             (np.cumsum(batch.sentence_lengths) + pieces).tofile(sentence_starts)
             (np.cumsum(batch.document_lengths) + num_sentences).tofile(document_starts)
+            np.full(len(batch.document_lengths), batch.source, np.uint16).tofile(document_sources)
             pieces += len(batch.ids)
             num_sentences += len(batch.sentence_lengths)
             num_documents += len(batch.document_lengths)
@@ -121,17 +125,19 @@ def encode_documents(
     return EncodedCounts(num_documents, found, empty, pieces)
 
 
-def _batches(documents: Iterable[list[str]]) -> Iterator[list[list[str]]]:
+def _batches(documents: Iterable[tuple[int, list[str]]]) -> Iterator[tuple[int, list[list[str]]]]:
+    """Yield consecutive documents of one source with its number."""
     batch: list[list[str]] = []
-    characters = 0
-    for document in documents:
+    characters = batch_source = 0
+    for source, document in documents:
+        if batch and (characters >= _TASK_CHARACTERS or source != batch_source):
+            yield batch_source, batch
+            batch, characters = [], 0
+        batch_source = source
         batch.append(document)
         characters += sum(map(len, document))
-        if characters >= _TASK_CHARACTERS:
-            yield batch
-            batch, characters = [], 0
     if batch:
-        yield batch
+        yield batch_source, batch
 
 
 @dataclass(frozen=True)
@@ -147,7 +153,8 @@ def _make_encoder(
     return _Encoder(WordCache(Tokenizer(vocab, settings)), config, dtype)
 
 
-def _encode(encoder: _Encoder, documents: list[list[str]]) -> _Encoded:
+def _encode(encoder: _Encoder, batch: tuple[int, list[list[str]]]) -> _Encoded:
+    source, documents = batch
     ids: list[int] = []
     sentence_lengths, document_lengths = array("q"), array("q")
     found = empty = 0
@@ -171,6 +178,7 @@ def _encode(encoder: _Encoder, documents: list[list[str]]) -> _Encoded:
         found,
         empty,
         sum(len(line) for document in documents for line in document),
+        source,
     )
 
 
@@ -220,6 +228,7 @@ class PairCounts:
         pieces: pieces of the instances, special tokens counted.
         labels: int64 ``(3,)``: instances without a pair, next or in order, random or swapped.
         lengths: int64 ``(seq_len + 1,)``: instances of each length.
+        sources: int64 ``(sources,)``: instances of each source.
     """
 
     documents: int
@@ -227,11 +236,13 @@ class PairCounts:
     pieces: int
     labels: NDArray[np.int64]
     lengths: NDArray[np.int64]
+    sources: NDArray[np.int64]
 
     @classmethod
-    def of(cls, documents: int, seq_len: int) -> PairCounts:
+    def of(cls, documents: int, seq_len: int, sources: int) -> PairCounts:
         """Return the counts before the first instance."""
-        return cls(documents, 0, 0, np.zeros(3, dtype=np.int64), np.zeros(seq_len + 1, dtype=np.int64))
+        labels, lengths, by_source = (np.zeros(size, np.int64) for size in (3, seq_len + 1, sources))
+        return cls(documents, 0, 0, labels, lengths, by_source)
 
     def add(self, rows: Rows) -> None:
         """Count rows."""
@@ -239,6 +250,7 @@ class PairCounts:
         self.pieces += len(rows.ids)
         self.labels += np.bincount(rows.labels + 1, minlength=3)
         self.lengths += np.bincount(np.diff(rows.offsets), minlength=len(self.lengths))
+        self.sources += np.bincount(rows.sources, minlength=len(self.sources))
 
     @property
     def random_share(self) -> float:
@@ -246,7 +258,7 @@ class PairCounts:
         pairs = int(self.labels[1:].sum())
         return int(self.labels[1 + RANDOM]) / pairs if pairs else 0.0
 
-    def to_dict(self, pairing: str) -> dict[str, Any]:
+    def to_dict(self, pairing: str, source_names: Sequence[str]) -> dict[str, Any]:
         """Return the counts as JSON types: the balance of the labels, and the lengths in eight bins."""
         result: dict[str, Any] = {
             "documents": self.documents,
@@ -254,6 +266,7 @@ class PairCounts:
             "pieces": self.pieces,
             "mean_length": round(self.pieces / self.instances, 2) if self.instances else 0.0,
             "lengths": self._histogram(),
+            "sources": dict(zip(source_names, self.sources.tolist(), strict=True)),
         }
         names = {"nsp": ("next", "random"), "sop": ("in_order", "swapped")}.get(pairing)
         if names:
@@ -285,6 +298,7 @@ class PairTask:
 @dataclass(frozen=True)
 class _Pairer:
     documents: Documents
+    document_sources: NDArray[np.uint16]
     config: PairingConfig
     seed: int
     cls_id: int
@@ -350,14 +364,16 @@ def _make_pairer(
     seed: int,
     separators: tuple[int, int],
 ) -> _Pairer:
-    return _Pairer(open_documents(source, vocab_size).choose(chosen), config, seed, *separators)
+    documents = open_documents(source, vocab_size).choose(chosen)
+    sources = _mapped(source / "document_sources", np.dtype(np.uint16))
+    return _Pairer(documents, sources, config, seed, *separators)
 
 
 def _pair(pairer: _Pairer, task: PairTask) -> Rows:
     ids = pairer.documents.ids
     cls, sep = np.array([pairer.cls_id], ids.dtype), np.array([pairer.sep_id], ids.dtype)
     parts: list[NDArray[Any]] = [ids[:0]]
-    lengths, second_starts, labels = array("q", [0]), array("i"), array("b")
+    lengths, firsts, second_starts, labels = array("q", [0]), array("q"), array("i"), array("b")
     for unit in range(task.first, task.last):
         for instance in instances_of(pairer.documents, pairer.config, pairer.seed, task.pass_, unit):
             parts.append(cls)
@@ -365,6 +381,7 @@ def _pair(pairer: _Pairer, task: PairTask) -> Rows:
                 parts.append(ids[start:end])
                 parts.append(sep)
             lengths.append(instance.num_pieces)
+            firsts.append(instance.parts[0][0])
             second_starts.append(instance.second_start)
             labels.append(instance.label)
     return Rows(
@@ -372,4 +389,5 @@ def _pair(pairer: _Pairer, task: PairTask) -> Rows:
         np.cumsum(np.asarray(lengths, dtype=np.int64)),
         np.asarray(second_starts, dtype=np.int32),
         np.asarray(labels, dtype=np.int8),
+        pairer.document_sources[pairer.documents.at(np.asarray(firsts, dtype=np.int64))],
     )

@@ -68,6 +68,18 @@ class Documents:
     def __len__(self) -> int:
         return len(self.chosen)
 
+    def at(self, pieces: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the documents (of all) that pieces belong to.
+
+        Args:
+            pieces: int64 ``(n,)``, places in ``ids``.
+
+        Returns:
+            int64 ``(n,)``, places in ``document_starts``.
+        """
+        sentences = np.searchsorted(self.sentence_starts, pieces, side="right") - 1
+        return np.searchsorted(self.document_starts, sentences, side="right") - 1
+
     def bounds(self, index: int) -> list[int]:
         """Return the places in ``ids`` between the sentences of a document, its start and end included."""
         document = int(self.chosen[index])

@@ -1,13 +1,15 @@
 """Instances on disk: flat id arrays and offsets in plain ``.npy`` files, memory-mapped, and a manifest.
 
 A data directory holds ``manifest.json``, the tokenizer's files, and for each split (``train``, ``heldout``)
-numbered shards of four arrays::
+numbered shards of five arrays::
 
     ids-00000.npy            uint16, or int32 for a vocabulary above 65,536: all rows end to end,
                              [CLS] and [SEP] included
     offsets-00000.npy        int64 (instances + 1,): where each row starts in ids
     second_starts-00000.npy  int32 (instances,): where the second segment starts; row's length if none
     labels-00000.npy         int8 (instances,): 0 next / in order, 1 random / swapped, -1 no pair
+    sources-00000.npy        uint16 (instances,): where the first text comes from, a place in the manifest's
+                             list of sources; missing in data of earlier versions
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ from bertsmith.files import sha256_of
 FORMAT = "bertsmith-data"
 FORMAT_VERSION = 1
 SPLITS = ("train", "heldout")
-ARRAYS = ("ids", "offsets", "second_starts", "labels")
+ARRAYS = ("ids", "offsets", "second_starts", "labels", "sources")
+MOST_SOURCES = 1 << 16
+ONLY_SOURCE = "all"
+"""Name of the one source of data that was written before sources were."""
 SHARD_PIECES = 1 << 25
 """Pieces after which a shard is full: 64 MiB of uint16."""
 
@@ -40,12 +45,14 @@ class Rows:
         offsets: int64 ``(rows + 1,)``.
         second_starts: int32 ``(rows,)``.
         labels: int8 ``(rows,)``.
+        sources: uint16 ``(rows,)``, number of the source of each.
     """
 
     ids: NDArray[Any]
     offsets: NDArray[np.int64]
     second_starts: NDArray[np.int32]
     labels: NDArray[np.int8]
+    sources: NDArray[np.uint16]
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -111,6 +118,7 @@ class ShardWriter:
                 rows.offsets[start : end + 1] - first,
                 rows.second_starts[start:end],
                 rows.labels[start:end],
+                rows.sources[start:end],
             )
         )
         self._waiting_pieces += last - first
@@ -132,6 +140,7 @@ class ShardWriter:
                 [np.zeros(0, np.int32), *(r.second_starts for r in self._waiting)]
             ),
             "labels": np.concatenate([np.zeros(0, np.int8), *(r.labels for r in self._waiting)]),
+            "sources": np.concatenate([np.zeros(0, np.uint16), *(r.sources for r in self._waiting)]),
         }
         self._waiting, self._waiting_pieces = [], 0
         files: dict[str, Any] = {}
@@ -166,13 +175,19 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 
 class Instances:
-    """The instances of one split, memory-mapped: any of them by its number, in no time."""
+    """The instances of one split, memory-mapped: any of them by its number, in no time.
+
+    Attributes:
+        seq_len: pieces of the longest instance that was allowed.
+        source_names: the parts of the corpus, such as books and wiki; see ``sources``.
+    """
 
     def __init__(self, directory: Path, split: str, manifest: dict[str, Any]) -> None:
         self.directory = directory
         self.split = split
         self.manifest = manifest
         self.seq_len: int = manifest["settings"]["seq_len"]
+        self.source_names: list[str] = manifest.get("sources", [ONLY_SOURCE])
         entry = manifest["splits"][split]
         self._shards = [_open_shard(directory / split, shard) for shard in entry["shards"]]
         counts = [len(shard) for shard in self._shards]
@@ -236,6 +251,14 @@ class Instances:
         """Return int64 ``(indices,)``: 0 next / in order, 1 random / swapped, -1 no pair."""
         return self._gather(indices, lambda rows, places: rows.labels[places])
 
+    def sources(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return int64 ``(indices,)``: place in ``source_names`` of the source of each.
+
+        It is that of the first text: a random second text of NSP, or the further documents of a row of
+        full-sentences, may come from another.
+        """
+        return self._gather(indices, lambda rows, places: rows.sources[places])
+
     def lengths(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return int64 ``(indices,)``: pieces of each, special tokens counted."""
         return self._gather(indices, lambda rows, places: rows.offsets[places + 1] - rows.offsets[places])
@@ -271,7 +294,10 @@ def _open_shard(directory: Path, shard: dict[str, Any]) -> Rows:
         "offsets": (instances + 1, ("int64",)),
         "second_starts": (instances, ("int32",)),
         "labels": (instances, ("int8",)),
+        "sources": (instances, ("uint16",)),
     }
+    if "sources" not in shard["files"]:  # written before sources were
+        del expected["sources"]
     arrays: dict[str, NDArray[Any]] = {}
     for name, (length, dtypes) in expected.items():
         path = directory / shard["files"][name]["file"]
@@ -285,4 +311,5 @@ def _open_shard(directory: Path, shard: dict[str, Any]) -> Rows:
                 f"({length},); prepare the data again"
             )
         arrays[name] = np.asarray(array).view(np.ndarray)  # slices of a memmap object are slow
-    return Rows(arrays["ids"], arrays["offsets"], arrays["second_starts"], arrays["labels"])
+    arrays.setdefault("sources", np.broadcast_to(np.uint16(0), instances))
+    return Rows(**arrays)

@@ -43,7 +43,8 @@ class PrepareConfig:
     """Turn a corpus into pretraining instances: shards and a manifest with hashes.
 
     Attributes:
-        corpus: files (.txt, .jsonl, either also .gz or .zst), directories, or - for standard input.
+        corpus: files (.txt, .jsonl, either also .gz or .zst), directories, or - for standard input; NAME=PATH
+            names the source (books, wiki and so on) that evaluation is reported by; default: the directory.
         vocab: a vocab.txt, or a directory that holds one.
         out: the data directory to write.
         pairing: "nsp", "sop", "full-sentences" or "doc-sentences".

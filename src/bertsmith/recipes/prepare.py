@@ -28,13 +28,14 @@ from bertsmith.data.build import (
     pair_tasks,
 )
 from bertsmith.data.pairing import minimum_documents
-from bertsmith.data.shards import FORMAT, FORMAT_VERSION, ShardWriter, id_dtype
+from bertsmith.data.shards import FORMAT, FORMAT_VERSION, MOST_SOURCES, ShardWriter, id_dtype
 from bertsmith.errors import InputError
 from bertsmith.files import atomic_directory, sha256_of, write_json
 from bertsmith.progress import StageProgress
 from bertsmith.randomness import seed_of
 from bertsmith.recipes.config import PrepareConfig
-from bertsmith.text.corpus import CorpusCounts, CorpusReader, list_files
+from bertsmith.text.corpus import CorpusCounts, CorpusReader
+from bertsmith.text.corpus_files import CorpusFile, list_sources
 from bertsmith.text.streams import STANDARD_INPUT
 from bertsmith.text.tokenizer import Tokenizer
 
@@ -57,16 +58,18 @@ def prepare(config: PrepareConfig) -> dict[str, Any]:
     out = Path(config.out)
     _check_settings(config, out)
     tokenizer = Tokenizer.load(config.vocab)
-    files = list_files(config.corpus)
+    files = list_sources(config.corpus)
+    sources = _source_names(files)
     workers = config.workers or _processors()
     counts = CorpusCounts()
     with _terminated_like_interrupted(), atomic_directory(out) as directory:
         work = directory / "work"
         work.mkdir()
-        reader = CorpusReader(files, config.text, counts)
+        reader = CorpusReader([file.path for file in files], config.text, counts)
+        numbers = [sources.index(file.source) for file in files]
         with StageProgress("prepare: encode", "characters") as progress:
             encoded = encode_documents(
-                reader.documents(),
+                ((numbers[reader.place], document) for document in reader.documents()),
                 tokenizer,
                 config.text,
                 work,
@@ -82,7 +85,7 @@ def prepare(config: PrepareConfig) -> dict[str, Any]:
                 *(config.heldout, encoded.documents),
             )
         splits = {
-            split: _pair_split(config, directory, split, chosen, tokenizer, workers)
+            split: _pair_split(config, directory, split, chosen, tokenizer, workers, sources)
             for split, chosen in (("train", train), ("heldout", heldout))
         }
         shutil.rmtree(work)
@@ -113,13 +116,14 @@ def _pair_split(
     chosen: NDArray[np.int64],
     tokenizer: Tokenizer,
     workers: int,
+    sources: list[str],
 ) -> dict[str, Any]:
     """Pair the documents of a split and write its shards; return its entry in the manifest."""
     work = directory / "work"
     pairing, seed = config.pairing_config, config.seed
     if split == "heldout":
         pairing, seed = replace(pairing, passes=1), seed_of(seed, "heldout-pairing")
-    pairs = PairCounts.of(len(chosen), config.seq_len)
+    pairs = PairCounts.of(len(chosen), config.seq_len, len(sources))
     writer = ShardWriter(directory / split, id_dtype(tokenizer.vocab_size))
     num_tasks = len(pair_tasks(open_documents(work, tokenizer.vocab_size).choose(chosen), pairing))
     results = pair_documents(work, chosen, pairing, seed, tokenizer, workers)
@@ -130,7 +134,18 @@ def _pair_split(
             progress.add(len(rows.ids), number / num_tasks)
     if split == "train":
         _check_pairs(pairs, config)
-    return {**pairs.to_dict(config.pairing), "shards": writer.close()}
+    return {**pairs.to_dict(config.pairing, sources), "shards": writer.close()}
+
+
+def _source_names(files: list[CorpusFile]) -> list[str]:
+    """Return the sources of a corpus, each once, in the order of the files."""
+    names = list(dict.fromkeys(file.source for file in files))
+    if len(names) > MOST_SOURCES:
+        raise InputError(
+            f"the corpus has {len(names)} sources, at most {MOST_SOURCES} are possible: name them, "
+            "--corpus NAME=PATH"
+        )
+    return names
 
 
 def _check_settings(config: PrepareConfig, out: Path) -> None:
@@ -185,7 +200,7 @@ def _check_pairs(pairs: PairCounts, config: PrepareConfig) -> None:
 
 def _manifest(
     config: PrepareConfig,
-    files: list[Path],
+    files: list[CorpusFile],
     tokenizer: Tokenizer,
     corpus: dict[str, Any],
     splits: dict[str, Any],
@@ -199,6 +214,7 @@ def _manifest(
         "format_version": FORMAT_VERSION,
         "bertsmith_version": version("bertsmith"),
         "inputs": [_input(file) for file in files],
+        "sources": _source_names(files),
         "vocabulary": {"size": tokenizer.vocab_size, "identity": tokenizer.identity()},
         "settings": settings,
         "corpus": corpus,
@@ -206,10 +222,11 @@ def _manifest(
     }
 
 
-def _input(file: Path) -> dict[str, Any]:
-    if str(file) == STANDARD_INPUT or not file.is_file():  # a pipe: what was read cannot be read again
-        return {"file": str(file), "bytes": None, "sha256": None}
-    return {"file": str(file), "bytes": file.stat().st_size, "sha256": sha256_of(file)}
+def _input(file: CorpusFile) -> dict[str, Any]:
+    path, entry = file.path, {"file": str(file.path), "source": file.source}
+    if str(path) == STANDARD_INPUT or not path.is_file():  # a pipe: what was read cannot be read again
+        return {**entry, "bytes": None, "sha256": None}
+    return {**entry, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 
 def _processors() -> int:

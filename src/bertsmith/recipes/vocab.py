@@ -13,7 +13,8 @@ from bertsmith.errors import InputError
 from bertsmith.progress import StageProgress
 from bertsmith.recipes.config import VocabConfig
 from bertsmith.runlog import write_config
-from bertsmith.text.corpus import CorpusCounts, CorpusReader, list_files
+from bertsmith.text.corpus import CorpusCounts, CorpusReader
+from bertsmith.text.corpus_files import list_files
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.text.vocabulary import train_vocabulary
 

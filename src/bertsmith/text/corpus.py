@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
@@ -19,28 +18,11 @@ from typing import Any
 
 from bertsmith.errors import InputError
 from bertsmith.text.config import CorpusConfig
+from bertsmith.text.corpus_files import list_files
 from bertsmith.text.prose import fault_of_line
 from bertsmith.text.streams import STANDARD_INPUT, inner_suffix, lines_of
 
 _LOG = logging.getLogger(__name__)
-_SUFFIXES = {".txt", ".jsonl", ".ndjson"}
-_FOREIGN_SUFFIXES = {
-    *(".7z", ".arrow", ".avro", ".bin", ".bz2", ".csv", ".doc", ".docx", ".epub", ".feather", ".npy", ".npz"),
-    *(
-        ".odt",
-        ".parquet",
-        ".pdf",
-        ".pkl",
-        ".pt",
-        ".rar",
-        ".safetensors",
-        ".tar",
-        ".tgz",
-        ".tsv",
-        ".xz",
-        ".zip",
-    ),
-}
 _REMOVED = re.compile("[\x00\ufffd\ufeff\ud800-\udfff]")
 _FOREIGN_LINE_ENDS = re.compile("[\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
 _MOST_LINE_HASHES = 4_000_000
@@ -144,61 +126,6 @@ class CorpusCounts:
             _LOG.warning("corpus: %s", line)
 
 
-def list_files(paths: Sequence[str]) -> list[Path]:
-    """Return the files of a corpus, directories searched recursively and in sorted order.
-
-    Args:
-        paths: files, directories (of which the .txt and .jsonl files are taken, also .gz and .zst), or ``-``.
-
-    Raises:
-        InputError: nothing is named, a path does not exist, a directory holds no text, a file is named twice
-            or is of a kind that is no text.
-    """
-    if not paths:
-        raise InputError("no corpus is named: give files, directories or - for standard input")
-    found: list[Path] = []
-    for name in paths:
-        path = Path(name)
-        if name == STANDARD_INPUT:
-            found.append(path)
-        elif path.is_dir():
-            found.extend(_files_below(path))
-        elif not path.exists():
-            raise InputError(f"corpus {name}: no such file or directory")
-        elif set(path.suffixes[-2:]) & _FOREIGN_SUFFIXES:
-            raise InputError(
-                f"corpus {name}: not a text file by its name; give .txt or .jsonl, either also .gz or .zst"
-            )
-        else:
-            found.append(path)
-    seen: set[Path] = set()
-    for path in found:
-        real = path if str(path) == STANDARD_INPUT else path.resolve()
-        if real in seen:
-            raise InputError(f"corpus {path}: named twice, its text would count double; name it once")
-        seen.add(real)
-    return found
-
-
-def _files_below(directory: Path) -> list[Path]:
-    files = []
-    for folder, folders, names in os.walk(directory, onerror=_refuse_folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        paths = (Path(folder, name) for name in names if not name.startswith("."))
-        files += [path for path in paths if inner_suffix(path) in _SUFFIXES and path.is_file()]
-    files.sort()
-    if not files:
-        raise InputError(
-            f"corpus {directory}: no .txt or .jsonl file (also .gz, .zst) in this directory; name the files"
-        )
-    return files
-
-
-def _refuse_folder(error: OSError) -> None:
-    """Stop at a folder that cannot be listed: text left out unnoticed would be worse."""
-    raise InputError(f"corpus {error.filename}: cannot be read ({error.strerror})") from error
-
-
 def read_documents(
     paths: Sequence[str | Path], config: CorpusConfig, counts: CorpusCounts
 ) -> Iterator[list[str]]:
@@ -231,7 +158,11 @@ def read_documents(
 
 
 class CorpusReader:
-    """Reads the documents of files, and knows how far it is by the bytes of the files that are done."""
+    """Reads the documents of files, and knows how far it is by the bytes of the files that are done.
+
+    Attributes:
+        place: place of the file in the list that the last document came from.
+    """
 
     def __init__(self, files: Sequence[Path], config: CorpusConfig, counts: CorpusCounts) -> None:
         """Make a reader.
@@ -241,6 +172,7 @@ class CorpusReader:
             config: how the text is read.
             counts: is added to while reading.
         """
+        self.place = 0
         self._sizes = [0 if str(file) == STANDARD_INPUT else file.stat().st_size for file in files]
         self._files = files
         self._config = config
@@ -249,9 +181,9 @@ class CorpusReader:
 
     def documents(self) -> Iterator[list[str]]:
         """Yield the documents; see ``read_documents``."""
-        for file, size in zip(self._files, self._sizes, strict=True):
+        for self.place, file in enumerate(self._files):
             yield from read_documents([file], self._config, self._counts)
-            self._read += size
+            self._read += self._sizes[self.place]
 
     def fraction(self) -> float | None:
         """Return the share of the corpus that was read; ``None``: unknown, the first file is not done."""
