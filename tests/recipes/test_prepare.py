@@ -388,9 +388,7 @@ def test_a_pipe_is_read_once_and_has_no_hash(tmp_path, vocab) -> None:
     prepare(replace(config, corpus=[str(pipe)]))
     writer.join(timeout=10)
     manifest = json.loads((tmp_path / "data" / "manifest.json").read_text())
-    assert manifest["inputs"] == [
-        {"file": str(pipe), "source": tmp_path.name, "bytes": None, "sha256": None}
-    ]
+    assert manifest["inputs"] == [{"file": str(pipe), "source": tmp_path.name, "bytes": None, "sha256": None}]
 
 
 def test_a_share_that_leaves_too_few_to_train_on_is_named(tmp_path, vocab, caplog) -> None:

@@ -4,10 +4,8 @@ import gzip
 import io
 import json
 import logging
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 

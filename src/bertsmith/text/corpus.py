@@ -181,9 +181,10 @@ class CorpusReader:
 
     def documents(self) -> Iterator[list[str]]:
         """Yield the documents; see ``read_documents``."""
-        for self.place, file in enumerate(self._files):
+        for place, file in enumerate(self._files):
+            self.place = place
             yield from read_documents([file], self._config, self._counts)
-            self._read += self._sizes[self.place]
+            self._read += self._sizes[place]
 
     def fraction(self) -> float | None:
         """Return the share of the corpus that was read; ``None``: unknown, the first file is not done."""

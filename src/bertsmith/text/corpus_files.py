@@ -14,10 +14,11 @@ from bertsmith.text.streams import STANDARD_INPUT, inner_suffix
 _STANDARD_INPUT_SOURCE = "standard-input"
 _NAMED = re.compile(r"([A-Za-z0-9][\w.-]*)=(.+)", re.DOTALL)
 _SUFFIXES = {".txt", ".jsonl", ".ndjson"}
-_FOREIGN_SUFFIXES = frozenset(
-    ".7z .arrow .avro .bin .bz2 .csv .doc .docx .epub .feather .npy .npz .odt .parquet .pdf .pkl .pt .rar"
-    " .safetensors .tar .tgz .tsv .xz .zip".split()
-)
+_FOREIGN_SUFFIXES = {
+    *(".7z", ".arrow", ".avro", ".bin", ".bz2", ".csv", ".doc", ".docx", ".epub", ".feather", ".npy", ".npz"),
+    *(".odt", ".parquet", ".pdf", ".pkl", ".pt", ".rar", ".safetensors", ".tar", ".tgz", ".tsv", ".xz"),
+    ".zip",
+}
 
 
 @dataclass(frozen=True)
