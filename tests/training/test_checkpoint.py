@@ -18,13 +18,14 @@ SETTINGS = {"seed": 0, "optimizer": {"name": "adamw", "betas": (0.9, 0.999)}}
 
 
 class Tied(nn.Module):
-    """Two names for one weight, and a buffer."""
+    """Two names for one weight, stacked layers, and a buffer."""
 
     def __init__(self, width: int = 4) -> None:
         super().__init__()
         self.first = nn.Linear(width, 3)
         self.second = nn.Linear(width, 3)
         self.second.weight = self.first.weight
+        self.layers = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
         self.register_buffer("count", torch.zeros(2))
 
 
@@ -40,7 +41,8 @@ def trained(name: str = "adamw", steps: int = 3) -> tuple[Tied, torch.optim.Opti
 
 def advance(model: Tied, optimizer: torch.optim.Optimizer) -> None:
     inputs = torch.arange(8.0).reshape(2, 4)
-    (model.second(model.first(inputs) @ torch.ones(3, 4)) ** 2).mean().backward()
+    hidden = model.layers[1](model.layers[0](model.first(inputs)))
+    (model.second(hidden @ torch.ones(3, 4)) ** 2).mean().backward()
     optimizer.step()
     optimizer.zero_grad()
 
@@ -50,7 +52,7 @@ def save(run, step, keep=2, model_and_optimizer=None, **state):
     return checkpoint.save(run, step, model, optimizer, {"settings": SETTINGS} | state, keep)
 
 
-@pytest.mark.parametrize("name", ["adamw", "bert-adam"])
+@pytest.mark.parametrize("name", ["adamw", "bert-adam", "lamb", "muon"])
 def test_a_restored_run_goes_on_bit_by_bit(name, tmp_path):
     model, optimizer = trained(name)
     save(tmp_path, 3, model_and_optimizer=(model, optimizer), tokens=12, ratio=0.1)

@@ -15,7 +15,7 @@ from bertsmith.objectives import ClassificationObjective
 from bertsmith.training.config import OptimizerConfig
 from bertsmith.training.loop import LoopSettings, NonFiniteLoss, evaluate, train
 from bertsmith.training.optimizer import build_optimizer
-from bertsmith.training.schedule import Budget
+from bertsmith.training.schedule import Budget, rate_of
 
 CPU = torch.device("cpu")
 
@@ -61,12 +61,13 @@ def classifier(dropout: float = 0.0) -> BertForClassification:
 
 def run(model: nn.Module, batches, *, objective=None, steps=1, start_step=0, optimizer=None, **settings):
     optimizer = optimizer or build_optimizer(model, OptimizerConfig(name="bert-adam", learning_rate=1e-3))
+    rate = rate_of(OptimizerConfig(warmup_fraction=settings.pop("warmup_fraction", 0.0)))
     return train(
         model,
         optimizer,
         objective or ClassificationObjective(),
         batches,
-        LoopSettings(**({"seed": 0, "device": CPU, "warmup_fraction": 0.0} | settings)),
+        LoopSettings(**({"seed": 0, "device": CPU, "rate": rate} | settings)),
         Budget(steps=steps),
         start_step,
     )

@@ -29,7 +29,7 @@ from bertsmith.tasks.source import DataSource
 from bertsmith.tasks.task import REGRESSION, Task, find_task, score
 from bertsmith.training.loop import LoopSettings, NonFiniteLoss, train
 from bertsmith.training.optimizer import build_optimizer
-from bertsmith.training.schedule import Budget
+from bertsmith.training.schedule import Budget, rate_of
 
 EVALUATION_TOKENS = 4096
 
@@ -140,7 +140,7 @@ def _run_seed(
             inference.device,
             pick_precision(config.precision, inference.device),
             config.optimizer.max_grad_norm,
-            config.optimizer.warmup_fraction,
+            rate_of(config.optimizer),
         ),
         Budget(steps=total_steps),
     )

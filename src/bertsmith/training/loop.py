@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 import torch
@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from bertsmith.errors import RunError
 from bertsmith.layout import Tokens
 from bertsmith.randomness import seed_of
-from bertsmith.training.schedule import Budget, linear_rate
+from bertsmith.training.config import OptimizerConfig
+from bertsmith.training.schedule import Budget, rate_of
 
 
 class Batch(Protocol):
@@ -52,14 +53,14 @@ class LoopSettings:
         precision: ``torch.float32``, or ``torch.bfloat16`` for autocast (weights stay float32).
         max_grad_norm: global norm at which gradients are clipped; 0: never. Clipped after accumulation; the
             original clips on each replica before the sum.
-        warmup_fraction: share of the run in which the rate rises.
+        rate: factor of the peak learning rate at a share of the run (``schedule.rate_of``).
     """
 
     seed: int
     device: torch.device
     precision: torch.dtype = torch.float32
     max_grad_norm: float = 1.0
-    warmup_fraction: float = 0.1
+    rate: Callable[[float], float] = field(default_factory=lambda: rate_of(OptimizerConfig()))
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def train(
         optimizer: its groups hold the peak rate as ``initial_lr``.
         objective: losses and monitors as sums and counts.
         batches: from the number of completed steps to the micro-batches of the next, on the device.
-        settings: seed, device, precision, clipping, warm-up.
+        settings: seed, device, precision, clipping, schedule.
         budget: says how far the run is.
         start_step: completed steps of a resumed run.
 
@@ -147,7 +148,7 @@ def train(
     step = start_step
     while (progress := budget.progress(step)) < 1.0:
         begun = time.perf_counter()
-        _set_rates(optimizer, linear_rate(progress, settings.warmup_fraction))
+        _set_rates(optimizer, settings.rate(progress))
         micro_batches = batches(step)
         counts = total_counts(objective, micro_batches)
         losses, monitors = _accumulate(model, objective, micro_batches, counts, settings, step)

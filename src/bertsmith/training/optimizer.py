@@ -1,12 +1,16 @@
-"""Optimisers: the original's Adam and the standard AdamW."""
+"""Optimisers: the original's Adam, the standard AdamW, LAMB, and Muon with AdamW."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from bertsmith.errors import InputError
 from bertsmith.training.config import OptimizerConfig
 
 # At this many steps both corrections of Adam's moments are 1 in every floating-point format.
@@ -34,28 +38,179 @@ class BertAdam(torch.optim.AdamW):
                 }
 
 
-def parameter_groups(model: nn.Module, config: OptimizerConfig) -> list[dict[str, Any]]:
-    """Return the groups with and without weight decay; a tied weight is in one of them, once.
+class Lamb(torch.optim.Optimizer):
+    """Adam's step with decoupled decay, stretched to the length of the parameter it changes.
+
+    The step of each parameter is multiplied by |parameter| / |step| (by 1 where either is 0), so the rate
+    says by which share a matrix may change: that keeps training with very large batches stable. Parameters
+    without decay, biases and LayerNorm, are left out of it. Both moments are corrected for their start at 0.
+
+    Everything stays on the device, and each operation is one call for all parameters of a group.
+
+    Args:
+        params: groups with their rate and decay; in ``layerwise`` ones the step is stretched.
+        betas: decays of both moments.
+        eps: added outside the root.
+
+    Source: arXiv 1904.00962, algorithm 2, with its authors' implementation (tensorflow_addons, LAMB): the
+        norm itself is the scale of the step, and what is excluded from decay is excluded from the ratio.
+    """
+
+    def __init__(self, params: Any, betas: tuple[float, float], eps: float) -> None:
+        super().__init__(params, {"betas": betas, "eps": eps})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Change the parameters that have a gradient."""
+        assert closure is None, "a step evaluates nothing"
+        for group in self.param_groups:
+            parameters: list[Tensor] = [one for one in group["params"] if one.grad is not None]
+            if parameters:
+                self._step_group(parameters, group)
+
+    def _step_group(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+        states = [self._state_of(parameter) for parameter in parameters]
+        steps = [state["step"] for state in states]
+        torch._foreach_add_(steps, 1.0)
+        updates = _adam_steps([parameter.grad for parameter in parameters], states, steps, group)
+        torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
+        if group["layerwise"]:
+            weight_norms = torch.stack(torch._foreach_norm(parameters))  # (parameters,)
+            update_norms = torch.stack(torch._foreach_norm(updates))
+            has_ratio = (weight_norms > 0) & (update_norms > 0)
+            ratios = torch.where(has_ratio, weight_norms / update_norms, 1.0)
+            torch._foreach_mul_(updates, list(ratios.unbind()))
+        torch._foreach_add_(parameters, updates, alpha=-group["lr"])
+
+    def _state_of(self, parameter: Tensor) -> dict[str, Tensor]:
+        state: dict[str, Tensor] = self.state[parameter]
+        if not state:
+            state["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
+            state["exp_avg"] = torch.zeros_like(parameter)
+            state["exp_avg_sq"] = torch.zeros_like(parameter)
+        return state
+
+
+def _adam_steps(
+    gradients: list[Any], states: list[dict[str, Tensor]], steps: list[Tensor], group: dict[str, Any]
+) -> list[Tensor]:
+    """Move the moments on; return Adam's steps without rate and decay."""
+    firsts = [state["exp_avg"] for state in states]
+    seconds = [state["exp_avg_sq"] for state in states]
+    beta1, beta2 = group["betas"]
+    torch._foreach_lerp_(firsts, gradients, 1 - beta1)
+    torch._foreach_mul_(seconds, beta2)
+    torch._foreach_addcmul_(seconds, gradients, gradients, 1 - beta2)
+    roots = list(torch._foreach_div(seconds, _corrections(beta2, steps)))
+    torch._foreach_sqrt_(roots)
+    torch._foreach_add_(roots, group["eps"])
+    updates = list(torch._foreach_div(firsts, _corrections(beta1, steps)))
+    torch._foreach_div_(updates, roots)
+    return updates
+
+
+def _corrections(beta: float, steps: list[Tensor]) -> list[Tensor]:
+    """Return ``1 - beta ** step``; through expm1, for in float32 the difference has no digits."""
+    exponents = list(torch._foreach_mul(steps, math.log(beta) if beta else -math.inf))
+    torch._foreach_expm1_(exponents)
+    torch._foreach_neg_(exponents)
+    return exponents
+
+
+class MuonWithAdamW(torch.optim.Optimizer):
+    """Muon for the matrices of the stacked layers, AdamW for every other parameter, as one optimiser.
+
+    Muon orthogonalises the momentum of a matrix, so that all directions of a step are equally long. Its step
+    is scaled to the size of AdamW's (root mean square 0.2), so rates and decay mean the same for both.
+
+    Both are PyTorch's own; the groups and the state are this object's, which hands them over at each step.
+
+    Args:
+        matrices: Muon's groups.
+        others: AdamW's groups.
+        momentum: Muon's.
+        betas: AdamW's.
+        eps: AdamW's.
+
+    Source: Keller Jordan, "Muon: An optimizer for hidden layers in neural networks" (2024); the scale:
+        arXiv 2502.16982, section 2.2.
+    """
+
+    def __init__(
+        self,
+        matrices: list[dict[str, Any]],
+        others: list[dict[str, Any]],
+        momentum: float,
+        betas: tuple[float, float],
+        eps: float,
+    ) -> None:
+        self._muon = torch.optim.Muon(matrices, momentum=momentum, adjust_lr_fn="match_rms_adamw")
+        self._adamw = torch.optim.AdamW(others, betas=betas, eps=eps, fused=True)
+        super().__init__([*self._muon.param_groups, *self._adamw.param_groups], {})
+        self._num_matrix_groups = len(matrices)
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Change the parameters that have a gradient."""
+        assert closure is None, "a step evaluates nothing"
+        number = self._num_matrix_groups
+        for part, groups in (
+            (self._muon, self.param_groups[:number]),
+            (self._adamw, self.param_groups[number:]),
+        ):
+            part.param_groups, part.state = groups, self.state
+            part.step()  # type: ignore[no-untyped-call]
+
+
+def parameter_groups(parameters: Iterable[nn.Parameter], config: OptimizerConfig) -> list[dict[str, Any]]:
+    """Return the groups with and without weight decay, each with its peak rate as ``lr`` and ``initial_lr``.
 
     Biases and LayerNorm are the parameters with one axis; they are not decayed. Matrices and embeddings are.
 
     Source: optimization.py, _do_use_weight_decay.
     """
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    parameters = list(parameters)
     groups = [
         {
-            "params": [parameter for parameter in trainable if parameter.ndim >= 2],
+            "params": [parameter for parameter in parameters if parameter.ndim >= 2],
             "weight_decay": config.weight_decay,
         },
-        {"params": [parameter for parameter in trainable if parameter.ndim < 2], "weight_decay": 0.0},
+        {"params": [parameter for parameter in parameters if parameter.ndim < 2], "weight_decay": 0.0},
     ]
-    return [group | {"initial_lr": config.learning_rate} for group in groups if group["params"]]
+    rates = {"lr": config.learning_rate, "initial_lr": config.learning_rate}
+    return [group | rates for group in groups if group["params"]]
 
 
 def build_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
-    """Return the optimiser of a model; each group keeps its peak rate as ``initial_lr`` for the schedule."""
-    groups = parameter_groups(model, config)
-    betas = (config.beta1, config.beta2)
+    """Return the optimiser of a model; each group keeps its peak rate as ``initial_lr`` for the schedule.
+
+    A tied weight is in one group, once.
+
+    Raises:
+        InputError: Muon for a model without matrices in stacked layers.
+    """
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    rate, betas, eps = config.learning_rate, (config.beta1, config.beta2), config.eps
+    if config.name == "muon":
+        return _muon(model, parameters, config)
+    groups = parameter_groups(parameters, config)
+    if config.name == "lamb":
+        return Lamb([group | {"layerwise": group["params"][0].ndim >= 2} for group in groups], betas, eps)
     if config.name == "bert-adam":
-        return BertAdam(groups, lr=config.learning_rate, betas=betas, eps=config.eps)
-    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=betas, eps=config.eps, fused=True)
+        return BertAdam(groups, lr=rate, betas=betas, eps=eps)
+    return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=eps, fused=True)
+
+
+def _muon(model: nn.Module, parameters: list[nn.Parameter], config: OptimizerConfig) -> MuonWithAdamW:
+    stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
+    stacked = {parameter for stack in stacks for parameter in stack.parameters() if parameter.ndim == 2}
+    matrices = [parameter for parameter in parameters if parameter in stacked]
+    if not matrices:
+        raise InputError("optimizer muon needs trainable matrices in stacked layers; take adamw")
+    others = [parameter for parameter in parameters if parameter not in stacked]
+    return MuonWithAdamW(
+        parameter_groups(matrices, config),
+        parameter_groups(others, replace(config, learning_rate=config.adam_rate or config.learning_rate)),
+        config.momentum,
+        (config.beta1, config.beta2),
+        config.eps,
+    )

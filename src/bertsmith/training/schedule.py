@@ -2,27 +2,66 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
+from bertsmith.training.config import OptimizerConfig
 
-def linear_rate(progress: float, warmup_fraction: float) -> float:
-    """Return the factor of the peak learning rate: linear from 0 to 1 in the warm-up, then linear to 0.
 
-    The update that follows ``k`` completed ones of ``T`` is made at progress ``k/T``; so, as in the original,
-    the first update has rate 0 when there is a warm-up. One difference: here the fall starts at the peak. In
-    the original its line starts at step 0, so the rate drops by the factor ``1 - warmup_fraction`` at the end
-    of the warm-up; from there on the original's rate is ours times that factor.
+def rate_of(config: OptimizerConfig) -> Callable[[float], float]:
+    """Return the factor of the peak learning rate as a function of progress, the share that is done.
 
-    Args:
-        progress: share of the run that is done, 0 to 1.
-        warmup_fraction: share of the run in which the rate rises; 0: the run starts at the peak.
+    Linear from 0 to 1 in the warm-up, then to 0 as ``config.schedule`` says. The update that follows ``k``
+    completed ones of ``T`` is made at progress ``k/T``; so, as in the original, the first update has rate 0
+    when there is a warm-up. One difference: here the fall starts at the peak. In the original its line starts
+    at step 0, so the rate drops by the factor ``1 - warmup_fraction`` at the end of the warm-up; from there
+    on the original's rate is ours times that factor.
 
     Source: optimization.py, create_optimizer.
     """
-    if progress < warmup_fraction:
-        return progress / warmup_fraction
-    return max(0.0, (1.0 - progress) / (1.0 - warmup_fraction))
+    fall = _FALLS[config.schedule]
+
+    def rate(progress: float) -> float:
+        if progress < config.warmup_fraction:
+            return progress / config.warmup_fraction
+        return fall(progress, config)
+
+    return rate
+
+
+def _linear(progress: float, config: OptimizerConfig) -> float:
+    return max(0.0, (1.0 - progress) / (1.0 - config.warmup_fraction))
+
+
+def _power(progress: float, config: OptimizerConfig) -> float:
+    """The linear fall to a power.
+
+    Source: LAMB, arXiv 1904.00962, section 4 (power 1); NVIDIA's BERT with LAMB, PolyWarmUpScheduler (0.5).
+    """
+    return float(_linear(progress, config) ** config.power)
+
+
+def _cosine(progress: float, config: OptimizerConfig) -> float:
+    """Half a wave of a cosine. Source: SGDR, arXiv 1608.03983, equation 5, one period."""
+    return 0.5 * (1.0 - math.cos(math.pi * _linear(progress, config)))
+
+
+def _stable(progress: float, config: OptimizerConfig) -> float:
+    """At the peak, then 1 - sqrt(share of the decay that is over), which is better than a line.
+
+    Source: arXiv 2405.18392, section 4 (form and share of the decay); MiniCPM, arXiv 2404.06395, section 4.
+    """
+    into_decay = 1.0 - (1.0 - progress) / config.decay_fraction
+    return 1.0 - math.sqrt(min(1.0, max(0.0, into_decay)))
+
+
+_FALLS: dict[str, Callable[[float, OptimizerConfig], float]] = {
+    "linear": _linear,
+    "power": _power,
+    "cosine": _cosine,
+    "wsd": _stable,
+}
 
 
 class Budget:
