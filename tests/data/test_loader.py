@@ -12,6 +12,7 @@ import torch
 
 from bertsmith.data.batch import IGNORED, PretrainingBatch
 from bertsmith.data.config import MaskingConfig
+from bertsmith.data.cuts import BatchWarmup
 from bertsmith.data.loader import PretrainingLoader, fixed_batches
 from bertsmith.data.shards import Instances
 from bertsmith.errors import InputError
@@ -75,6 +76,26 @@ def test_c019_a_step_does_not_depend_on_the_steps_before_it(pairs, vocabulary) -
         again = fresh.batch(step, 3)
         assert len(again) == len(steps[step])
         assert all(same(one, two) for one, two in zip(again, steps[step], strict=True))
+
+
+def test_a_growing_batch_reads_each_example_once_per_epoch(pairs, vocabulary) -> None:
+    """And in the same order, with the same masks, as one that does not grow."""
+    instances = pairs(37)
+    growing = PretrainingLoader(instances, vocabulary, MaskingConfig(), 3, 8, BatchWarmup(2, 9))
+    plain = PretrainingLoader(instances, vocabulary, MaskingConfig(), 3, 37)
+    assert [len(growing.example_ids(step)) for step in range(12)] == [2, 2, 3, 4, 4, 5, 6, 6, 5, 8, 8, 8]
+    rows: list[dict[int, object]] = [{}, {}]
+    for step in range(14):
+        epoch = int(growing.epochs(step))
+        for batch in growing.batch(step, 3):
+            assert not rows[epoch].keys() & set(batch.example_ids.tolist())
+            rows[epoch].update(masked_rows(batch))
+        fresh = PretrainingLoader(instances, vocabulary, MaskingConfig(), 3, 8, BatchWarmup(2, 9))
+        assert np.array_equal(fresh.example_ids(step), growing.example_ids(step))
+    assert growing.epochs(9) == 1.0
+    assert growing.epochs(14) == 2.0
+    for epoch in (0, 1):
+        assert rows[epoch] == masked_rows(plain.batch(epoch)[0])
 
 
 def test_micro_batches_cut_the_same_rows_and_masks(pairs, vocabulary) -> None:

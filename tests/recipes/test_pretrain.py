@@ -121,6 +121,13 @@ def test_a_directory_in_use_is_not_overwritten(finished_run, pretraining_data, t
         ({"log_steps": 0}, "--log-steps is 0"),
         ({"keep_checkpoints": 0}, "--keep-checkpoints is 0"),
         ({"precision": "float8"}, "precision 'float8' is unknown"),
+        ({"batch_warmup_fraction": 1.0}, "--batch-warmup-fraction is 1.0"),
+        ({"batch_warmup_start": 4}, "--batch-warmup-start is 4 without a use"),
+        ({"batch_warmup_fraction": 0.5, "batch_warmup_start": 8}, "below --batch-size 8"),
+        (
+            {"batch_warmup_fraction": 0.5, "steps": None, "budget": "1m"},
+            "--batch-warmup-fraction needs --steps",
+        ),
         (
             {"architecture": dataclasses.replace(pretraining.SHAPE, max_positions=16)},
             "max_positions is 16, but .* with --seq-len 32",

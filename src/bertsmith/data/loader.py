@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from bertsmith.data.batch import IGNORED, PretrainingBatch, tokens_of
 from bertsmith.data.config import MaskingConfig
+from bertsmith.data.cuts import BatchWarmup, Cuts
 from bertsmith.data.masking import MaskingVocabulary, mask, max_predictions_of
 from bertsmith.data.pairing import NO_LABEL
 from bertsmith.data.shards import Instances
@@ -73,13 +74,19 @@ class PretrainingLoader:
 
     Attributes:
         num_examples: instances of an epoch.
-        steps_per_epoch: batches of an epoch.
+        steps_per_epoch: full batches of an epoch.
     """
 
     def __init__(
-        self, instances: Instances, tokenizer: Tokenizer, masking: MaskingConfig, seed: int, batch_size: int
+        self,
+        instances: Instances,
+        tokenizer: Tokenizer,
+        masking: MaskingConfig,
+        seed: int,
+        batch_size: int,
+        warmup: BatchWarmup | None = None,
     ) -> None:
-        """Open a loader.
+        """Open a loader; with ``warmup`` its batches grow to ``batch_size``.
 
         Raises:
             InputError: no instances, or a batch size below 1.
@@ -91,7 +98,7 @@ class PretrainingLoader:
         self.num_examples = len(instances)
         self.steps_per_epoch = -(-self.num_examples // batch_size)
         self._instances = instances
-        self._batch_size = batch_size
+        self._cuts = Cuts(self.num_examples, batch_size, warmup)
         self._seed = seed
         self._dynamic = masking.dynamic
         self._masker = Masker(instances, tokenizer, masking, seed, "masking")
@@ -103,12 +110,17 @@ class PretrainingLoader:
 
         Rows of equal length are neighbours, so that a forward pass finds few groups of them.
         """
-        epoch, place = divmod(step, self.steps_per_epoch)
+        epoch, first, end = self._cuts.of(step)
         if epoch != self._epoch:
             self._order = generator(self._seed, "order", epoch).permutation(self.num_examples)
             self._epoch = epoch
-        ids = self._order[place * self._batch_size : (place + 1) * self._batch_size]
+        ids = self._order[first:end]
         return ids[np.argsort(self._instances.lengths(ids), kind="stable")]
+
+    def epochs(self, step: int) -> float:
+        """Return how many times the instances have been read after ``step`` completed steps."""
+        epoch, first, _ = self._cuts.of(step)
+        return epoch + first / self.num_examples
 
     def batch(self, step: int, micro_batch_size: int = 0) -> list[PretrainingBatch]:
         """Return the micro-batches of a step.
@@ -120,7 +132,7 @@ class PretrainingLoader:
         """
         ids = self.example_ids(step)
         size = micro_batch_size or len(ids)
-        epoch = step // self.steps_per_epoch if self._dynamic else 0
+        epoch = self._cuts.of(step)[0] if self._dynamic else 0
         return [self._masker.batch(ids[cut : cut + size], epoch) for cut in range(0, len(ids), size)]
 
 

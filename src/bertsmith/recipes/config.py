@@ -93,6 +93,8 @@ class PretrainConfig:
         steps: optimiser steps; give this or budget.
         budget: wall-clock time of the training, such as 30m or 2h; the schedule follows the clock.
         batch_size: instances an optimiser step.
+        batch_warmup_fraction: share of the steps in which the batch grows to batch_size; needs steps.
+        batch_warmup_start: instances of the first step of a growing batch; 0: an eighth of batch_size.
         micro_batch_size: instances a forward pass; 0: the whole batch. Fewer need less memory, same result.
         precision: "auto" (bfloat16 where the processor computes in it), "float32" or "bfloat16".
         dropout: overrides both dropouts of the architecture.
@@ -116,6 +118,8 @@ class PretrainConfig:
     steps: int | None = None
     budget: str | None = None
     batch_size: int = 32
+    batch_warmup_fraction: float = 0.0
+    batch_warmup_start: int = 0
     micro_batch_size: int = 0
     precision: str = "auto"
     dropout: float | None = None

@@ -12,7 +12,6 @@ import torch
 
 from bertsmith.bundle import load_pretraining_model, model_card, save_bundle
 from bertsmith.config import duration_seconds
-from bertsmith.data.loader import PretrainingLoader
 from bertsmith.data.shards import Instances
 from bertsmith.device import describe, keep_freed_memory, limit_threads, pick_device, pick_precision
 from bertsmith.errors import RunError
@@ -21,6 +20,7 @@ from bertsmith.model.bert import BertForPreTraining
 from bertsmith.objectives import PretrainingObjective
 from bertsmith.randomness import seed_of
 from bertsmith.recipes.config import PretrainConfig
+from bertsmith.recipes.pretrain_loader import loader_of
 from bertsmith.recipes.pretrain_run import (
     Parts,
     Standing,
@@ -42,7 +42,7 @@ from bertsmith.training import checkpoint
 from bertsmith.training.interrupt import StopRequest
 from bertsmith.training.loop import LoopSettings, NonFiniteLoss, Step, evaluate, train
 from bertsmith.training.optimizer import build_optimizer
-from bertsmith.training.schedule import Budget
+from bertsmith.training.schedule import Budget, rate_of
 
 _EVALUATION_SHARE = 0.1  # of the time, when evaluations are placed automatically within a time budget
 
@@ -126,12 +126,12 @@ def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
         tokenizer,
         instances,
         Instances.open(config.data, "heldout"),
-        PretrainingLoader(instances, tokenizer, config.masking, config.seed, config.batch_size),
+        loader_of(config, instances, tokenizer),
         model,
         optimizer,
         PretrainingObjective(),
         LoopSettings(
-            config.seed, device, precision, config.optimizer.max_grad_norm, config.optimizer.warmup_fraction
+            config.seed, device, precision, config.optimizer.max_grad_norm, rate_of(config.optimizer)
         ),
         Budget(
             config.steps,
@@ -225,7 +225,7 @@ def _finish(parts: Parts, standing: Standing, log: RunLog) -> dict[str, Any]:
     metrics: dict[str, Any] = {
         "step": standing.step,
         "tokens": standing.tokens,
-        "epochs": round(standing.step / parts.loader.steps_per_epoch, 3),
+        "epochs": round(parts.loader.epochs(standing.step), 3),
         "seconds": round(seconds, 1),
         "tokens_per_second": round(standing.tokens / seconds, 1),
         "parameters": parts.num_parameters,

@@ -28,6 +28,7 @@ from bertsmith.model.bert import BertForPreTraining
 from bertsmith.model.config import BertConfig
 from bertsmith.objectives import PretrainingObjective, unigram_entropy
 from bertsmith.recipes.config import PretrainConfig
+from bertsmith.recipes.pretrain_loader import batch_warmup_of
 from bertsmith.runlog import Means, RunLog
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.training import checkpoint
@@ -42,6 +43,7 @@ _EVALUATION_BATCH = 32
 _AT_LEAST = {
     "steps": 1,
     "batch_size": 1,
+    "batch_warmup_start": 0,
     "micro_batch_size": 0,
     "checkpoint_steps": 0,
     "checkpoint_seconds": 1,
@@ -163,6 +165,7 @@ def check(config: PretrainConfig) -> None:
         value = getattr(config, name)
         if value is not None and value < least:
             raise InputError(f"--{name.replace('_', '-')} is {value}; it has to be at least {least}")
+    batch_warmup_of(config)
 
 
 def tokenizer_of(instances: Instances) -> Tokenizer:
@@ -245,6 +248,8 @@ def fixed_settings(
         "steps": config.steps,
         "budget": config.budget,
         "batch_size": config.batch_size,
+        "batch_warmup_fraction": config.batch_warmup_fraction,
+        "batch_warmup_start": config.batch_warmup_start,
         "micro_batch_size": config.micro_batch_size,
         "precision": precision,
         "seed": config.seed,

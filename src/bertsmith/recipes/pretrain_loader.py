@@ -1,0 +1,41 @@
+"""What a pretraining run reads at each step, from its settings."""
+
+from __future__ import annotations
+
+from bertsmith.data.cuts import BatchWarmup
+from bertsmith.data.loader import PretrainingLoader
+from bertsmith.data.shards import Instances
+from bertsmith.errors import InputError
+from bertsmith.recipes.config import PretrainConfig
+from bertsmith.text.tokenizer import Tokenizer
+
+
+def loader_of(config: PretrainConfig, instances: Instances, tokenizer: Tokenizer) -> PretrainingLoader:
+    """Return the loader of a run."""
+    warmup = batch_warmup_of(config)
+    return PretrainingLoader(instances, tokenizer, config.masking, config.seed, config.batch_size, warmup)
+
+
+def batch_warmup_of(config: PretrainConfig) -> BatchWarmup | None:
+    """Return how the batch grows, if it does.
+
+    Raises:
+        InputError: the settings do not fit one another.
+    """
+    fraction, start = config.batch_warmup_fraction, config.batch_warmup_start
+    if not 0.0 <= fraction < 1.0:
+        raise InputError(f"--batch-warmup-fraction is {fraction}; it has to be at least 0 and below 1")
+    if fraction == 0.0:
+        if start:
+            raise InputError(f"--batch-warmup-start is {start} without a use: give --batch-warmup-fraction")
+        return None
+    if config.steps is None:
+        raise InputError(
+            "--batch-warmup-fraction needs --steps: with --budget nobody knows which step is how far"
+        )
+    start = start or max(1, config.batch_size // 8)
+    if start >= config.batch_size:
+        raise InputError(
+            f"--batch-warmup-start is {start}; it has to be below --batch-size {config.batch_size}"
+        )
+    return BatchWarmup(start, max(1, round(fraction * config.steps)))
