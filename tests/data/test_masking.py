@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertsmith.data.config import MaskingConfig
-from bertsmith.data.masking import MaskingVocabulary, mask, max_predictions_of
+from bertsmith.data.masking import Ids, MaskingVocabulary, mask, max_predictions_of
 from bertsmith.errors import InputError
 from bertsmith.randomness import generator
 from tests.data.conftest import SmallVocabulary
@@ -38,13 +38,48 @@ def words_of(ids: list[int], whole_words: bool) -> list[list[int]]:
     return words
 
 
+# The mean of SpanBERT's lengths: geometric with p = 0.2, cut at ten.
+SPANBERT_SHARES = [0.2 * 0.8 ** (length - 1) for length in range(1, 11)]
+SPANBERT_MEAN = sum(length * share for length, share in enumerate(SPANBERT_SHARES, 1)) / sum(SPANBERT_SHARES)
+
+
+def span_length(draw: float) -> int:
+    """Return the length that a number between 0 and 1 stands for."""
+    left = draw * sum(SPANBERT_SHARES)
+    for length, share in enumerate(SPANBERT_SHARES, 1):
+        left -= share
+        if left < 0:
+            return length
+    return 10
+
+
+def plain_spans(words: list[list[int]], draws: np.random.Generator, budget: int) -> dict[int, int]:
+    """Return the chosen places, each with the place where its span begins."""
+    span_of: dict[int, int] = {}
+    keys = [draws.random() for _ in words]
+    lengths = [span_length(draws.random()) for _ in words]
+    order = sorted(range(len(words)), key=keys.__getitem__)
+    for start in order:
+        for word in range(start, min(start + lengths[start], len(words))):
+            follows = word == start or words[word][0] == words[word - 1][-1] + 1
+            if words[word][0] in span_of or len(span_of) + len(words[word]) > budget or not follows:
+                break
+            span_of |= dict.fromkeys(words[word], words[start][0])
+    if words and not span_of:
+        span_of = dict.fromkeys(words[order[0]][:budget], words[order[0]][0])
+    return span_of
+
+
 def plain_mask(ids: list[int], seed: int, config: MaskingConfig, cap: int) -> tuple[list[int], list[int]]:
     """Mask as BERT-FACTS 12-13 say, one piece after another, with the same draws."""
     draws = generator(seed, "masking")
     budget = min(cap, max(1, round(len(ids) * config.rate)))
-    words = words_of(ids, config.whole_words)
+    words = words_of(ids, config.whole_words or config.span_mean > 0)
     chosen: list[int] = []
-    if config.whole_words or len(words) > budget:
+    span_of = plain_spans(words, draws, budget) if config.span_mean else {}
+    if config.span_mean:
+        chosen = list(span_of)
+    elif config.whole_words or len(words) > budget:
         keys = [draws.random() for _ in words]
         order = sorted(range(len(words)), key=keys.__getitem__)
         for word in order:
@@ -56,6 +91,8 @@ def plain_mask(ids: list[int], seed: int, config: MaskingConfig, cap: int) -> tu
         chosen = [word[0] for word in words]
     chosen.sort()
     coins = [draws.random() for _ in chosen]
+    if span_of:
+        coins = [coins[chosen.index(span_of[place])] for place in chosen]
     others = [draws.random() for _ in chosen]
     vocabulary = [id for id in range(1000) if config.random_specials or id >= 5]
     result = list(ids)
@@ -67,12 +104,13 @@ def plain_mask(ids: list[int], seed: int, config: MaskingConfig, cap: int) -> tu
     return result, chosen
 
 
-@settings(max_examples=200, deadline=None)
-@given(
-    PAIRS, SHARES, st.floats(0.01, 1.0), st.booleans(), st.booleans(), st.integers(1, 40), st.integers(0, 99)
-)
-def test_masks_equal_the_plain_version(ids, shares, rate, whole_words, specials, cap, seed) -> None:
-    config = MaskingConfig(rate, 0, *shares, random_specials=specials, whole_words=whole_words)
+MODES = st.sampled_from([{}, {"whole_words": True}, {"span_mean": SPANBERT_MEAN}])
+
+
+@settings(max_examples=300, deadline=None)
+@given(PAIRS, SHARES, st.floats(0.01, 1.0), MODES, st.booleans(), st.integers(1, 40), st.integers(0, 99))
+def test_masks_equal_the_plain_version(ids, shares, rate, mode, specials, cap, seed) -> None:
+    config = MaskingConfig(rate, 0, *shares, random_specials=specials, **mode)
     vocabulary = MaskingVocabulary.of(SmallVocabulary(), config)
     array = np.array(ids)
     masked, positions, labels = mask(array, generator(seed, "masking"), config, vocabulary, cap)
@@ -180,6 +218,76 @@ def test_whole_words_are_whole_and_within_the_budget(ids, cap, seed) -> None:
         assert not fitting  # no word that still fits is left out
 
 
+def spans_of(ids: list[int], positions: Ids, words: list[list[int]]) -> list[int]:
+    """Return the lengths in words of the runs of neighbouring chosen words."""
+    chosen = set(positions.tolist())
+    lengths: list[int] = []
+    last = -2
+    for word in words:
+        if word[0] in chosen:
+            lengths = [*lengths[:-1], lengths[-1] + 1] if word[0] == last + 1 else [*lengths, 1]
+            last = word[-1]
+    return lengths
+
+
+@settings(max_examples=200, deadline=None)
+@given(PAIRS, st.integers(1, 20), st.integers(0, 99))
+def test_spans_are_whole_words_within_the_budget(ids, cap, seed) -> None:
+    config = MaskingConfig(span_mean=3.8)
+    vocabulary = MaskingVocabulary.of(SmallVocabulary(), config)
+    budget = min(cap, max(1, round(len(ids) * 0.15)))
+    _, positions, _ = mask(np.array(ids), generator(seed, "masking"), config, vocabulary, cap)
+    chosen = set(positions.tolist())
+    words = words_of(ids, True)
+    touched = [word for word in words if chosen & set(word)]
+    assert sum(map(len, touched)) >= len(chosen) >= 1
+    assert len(chosen) <= budget
+    if min(map(len, words)) <= budget:
+        assert all(chosen >= set(word) for word in touched)
+        rest = budget - len(chosen)
+        assert not [word for word in words if word not in touched and len(word) <= rest]
+
+
+@pytest.mark.parametrize("mean", [1.5, 3.8, 5.0])
+def test_the_lengths_of_spans_have_the_mean(mean) -> None:
+    """In long rows of words of one piece with few spans, which seldom meet."""
+    config = MaskingConfig(rate=0.01, span_mean=mean)
+    vocabulary = MaskingVocabulary.of(SmallVocabulary(), config)
+    ids = np.array([2, *[7] * 6000, 3])
+    words = words_of(ids.tolist(), True)
+    lengths = []
+    for index in range(60):
+        found = spans_of(
+            ids.tolist(), mask(ids, generator(0, "m", 0, index), config, vocabulary, 99)[1], words
+        )
+        lengths += found
+    assert np.mean(lengths) == pytest.approx(mean, rel=0.06)
+    assert max(lengths) >= (4 if mean == 1.5 else 10)
+    if mean == 3.8:
+        ones = np.mean(np.array(lengths) == 1)
+        assert ones == pytest.approx(0.2 / sum(SPANBERT_SHARES), abs=0.04)
+
+
+def test_a_span_throws_one_coin_and_draws_each_piece() -> None:
+    config = MaskingConfig(rate=0.02, mask_share=0.4, same_share=0.3, random_share=0.3, span_mean=5.0)
+    vocabulary = MaskingVocabulary.of(SmallVocabulary(), config)
+    ids = np.array([2, *np.random.default_rng(0).integers(5, 1000, 3000), 3])
+    changes = 0
+    kinds: list[int] = []
+    randoms: list[int] = []
+    for index in range(40):
+        masked, positions, labels = mask(ids, generator(0, "m", 0, index), config, vocabulary, 999)
+        kind = np.where(masked[positions] == 4, 0, np.where(masked[positions] == labels, 1, 2))
+        neighbours = np.diff(positions) == 1
+        changes += int((np.diff(kind) != 0)[neighbours].sum())
+        kinds += kind.tolist()
+        randoms += masked[positions][kind == 2].tolist()
+    assert min(kinds.count(kind) for kind in range(3)) > 0.2 * len(kinds)
+    assert len(set(randoms)) > 0.4 * len(randoms)  # of 995 pieces
+    # Within a span nothing changes, but for a random piece that is the right one, and spans that touch.
+    assert changes < 0.02 * len(kinds)
+
+
 def test_unknown_words_may_be_predicted_as_in_the_original() -> None:
     config = MaskingConfig(1.0)
     vocabulary = MaskingVocabulary.of(SmallVocabulary(), config)
@@ -189,8 +297,8 @@ def test_unknown_words_may_be_predicted_as_in_the_original() -> None:
 
 
 def test_a_row_without_normal_pieces_has_no_picks() -> None:
-    for whole_words in (False, True):
-        config = MaskingConfig(whole_words=whole_words)
+    for mode in ({}, {"whole_words": True}, {"span_mean": 3.8}):
+        config = MaskingConfig(**mode)
         vocabulary = MaskingVocabulary.of(SmallVocabulary(), config)
         masked, positions, labels = mask(np.array([2, 3, 3]), generator(0, "m"), config, vocabulary, 5)
         assert masked.tolist() == [2, 3, 3]
@@ -210,7 +318,11 @@ def test_special_ids_are_read_from_the_tokenizer() -> None:
 
 
 def test_wrong_shares_are_refused() -> None:
-    for change in ({"rate": 0.0}, {"mask_share": 0.9}, {"max_predictions": -1}, {"random_share": -0.1}):
+    for change in (
+        {"rate": 0.0}, {"mask_share": 0.9}, {"max_predictions": -1}, {"random_share": -0.1},
+        {"span_mean": 1.0}, {"span_mean": 5.5}, {"span_mean": float("nan")}, {"span_mean": -3.8},
+        {"span_mean": 3.8, "whole_words": True},
+    ):  # fmt: skip
         with pytest.raises(InputError):
             MaskingConfig(**change)
 

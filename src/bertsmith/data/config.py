@@ -8,6 +8,9 @@ from bertsmith.errors import InputError
 
 PAIRINGS = ("nsp", "sop", "full-sentences", "doc-sentences")
 LONGEST_INSTANCE = 1 << 16
+LONGEST_SPAN_WORDS = 10
+# Even lengths from 1 to 10 have mean 5.5; a geometric distribution cut there stays below.
+LONGEST_SPAN_MEAN = 5.0
 
 
 @dataclass(frozen=True)
@@ -65,9 +68,12 @@ class MaskingConfig:
         random_share: share replaced by a uniformly drawn piece of the vocabulary.
         random_specials: let a random replacement be a special token, as the original does.
         whole_words: choose whole words; each piece still throws its own coin.
+        span_mean: choose spans of so many whole words on average (3.8: SpanBERT's), at most ten, one coin a
+            span; 0: no spans.
         dynamic: draw new masks each epoch (false: the original's static masks).
 
-    Source: create_pretraining_data.py, create_masked_lm_predictions; the paper, appendix A.1.
+    Source: create_pretraining_data.py, create_masked_lm_predictions; the paper, appendix A.1; spans:
+        SpanBERT, arXiv 1907.10529, section 3.1.
     """
 
     rate: float = 0.15
@@ -78,6 +84,7 @@ class MaskingConfig:
     random_specials: bool = False
     whole_words: bool = False
     dynamic: bool = True
+    span_mean: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0.0 < self.rate <= 1.0:
@@ -87,3 +94,10 @@ class MaskingConfig:
         shares = (self.mask_share, self.same_share, self.random_share)
         if not (min(shares) >= 0 and abs(sum(shares) - 1) <= 1e-6):  # false for NaN as well
             raise InputError(f"mask, same and random shares are {shares}; each at least 0, together 1")
+        if self.span_mean != 0.0 and not 1.0 < self.span_mean <= LONGEST_SPAN_MEAN:
+            raise InputError(
+                f"span_mean is {self.span_mean}; it has to be 0 (no spans), or above 1 and at most "
+                f"{LONGEST_SPAN_MEAN}"
+            )
+        if self.span_mean and self.whole_words:
+            raise InputError("whole_words has no use beside span_mean: spans are whole words; leave it out")

@@ -1,0 +1,54 @@
+"""Whole runs with other optimisers, schedules, masks and batches: they learn, and resume bit by bit."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+
+from bertsmith.data.config import MaskingConfig
+from bertsmith.recipes.pretrain import pretrain
+from bertsmith.training.config import OptimizerConfig
+from tests.recipes.pretraining import events, settings, timeless, weights
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "muon, wsd": {
+        "optimizer": OptimizerConfig(name="muon", learning_rate=5e-3, adam_rate=2e-3, schedule="wsd"),
+    },
+    "lamb, power, growing batch": {
+        "optimizer": OptimizerConfig(name="lamb", learning_rate=1e-2, schedule="power"),
+        "batch_warmup_fraction": 0.5,
+        "batch_warmup_start": 2,
+    },
+    "cosine, spans": {
+        "optimizer": OptimizerConfig(learning_rate=2e-3, schedule="cosine"),
+        "masking": MaskingConfig(span_mean=3.8),
+    },
+}
+
+
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.keys())
+def test_a_run_learns_and_a_resumed_one_is_the_same(changes, pretraining_data, tmp_path):
+    run = {"checkpoint_steps": 7, "keep_checkpoints": 9, "steps": 24} | changes
+    metrics = pretrain(settings(pretraining_data, tmp_path / "whole", **run))
+    assert metrics["heldout_mlm_loss"] < metrics["uniform_entropy"] - 0.15
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    for step in (14, 21, 24):
+        shutil.rmtree(tmp_path / "cut" / "checkpoints" / f"step-{step:08d}")
+    pretrain(settings(pretraining_data, tmp_path / "cut", resume=True, **run))
+    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
+    assert timeless(tmp_path / "cut") == timeless(tmp_path / "whole")
+
+
+def test_the_rate_and_the_batch_follow_their_settings(pretraining_data, tmp_path):
+    changes = VARIANTS["lamb, power, growing batch"]
+    metrics = pretrain(settings(pretraining_data, tmp_path / "run", steps=12, **changes))
+    logged = [event for event in events(tmp_path / "run") if "loss" in event]
+    rates = [event["learning_rate"] for event in logged]
+    assert rates[0] == 0.0
+    assert rates[2:] == pytest.approx([1e-2 * ((1 - step / 12) / 0.9) ** 0.5 for step in range(2, 12)])
+    tokens = [event["tokens"] for event in logged]
+    taken = [after - before for before, after in zip([0, *tokens], tokens, strict=False)]
+    assert max(taken[:2]) < min(taken[6:]) / 2  # 2 and 3 instances against 8
+    assert metrics["epochs"] > 0
