@@ -106,7 +106,7 @@ class PretrainingObjective:
     def counts(self, batch: PretrainingBatch) -> dict[str, int]:
         """Return the number of masked words and of pairs."""
         picks = batch.picks.shape[0]
-        pairs = int((batch.nsp_labels != IGNORED).sum())
+        pairs = batch.count_pairs()
         return {"mlm_loss": picks, "nsp_loss": pairs, "mlm_accuracy": picks, "nsp_accuracy": pairs}
 
     def sums(self, model: nn.Module, batch: PretrainingBatch) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

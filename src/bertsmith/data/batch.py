@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertsmith.layout import Tokens, padded, unpadded
+from bertsmith.layout import Tokens, moved, padded, unpadded
 
 IGNORED = -100
 """The label of what no loss reads."""
@@ -68,6 +68,7 @@ class PretrainingBatch:
         pick_labels: int64 ``(picks,)``, the original pieces there.
         nsp_labels: int64 ``(batch,)``, 0 next / in order, 1 random / swapped, IGNORED where there is no pair.
         example_ids: int64 ``(batch,)``, on the host: which instances these are.
+        num_pairs: labels that are not IGNORED, counted before the batch was moved; ``None``: not moved.
     """
 
     tokens: Tokens
@@ -75,13 +76,21 @@ class PretrainingBatch:
     pick_labels: torch.Tensor
     nsp_labels: torch.Tensor
     example_ids: NDArray[np.int64]
+    num_pairs: int | None = None
+
+    def count_pairs(self) -> int:
+        """Return the number of labels that are not IGNORED, without waiting for a device."""
+        if self.num_pairs is not None:
+            return self.num_pairs
+        return int((self.nsp_labels != IGNORED).sum())
 
     def to(self, device: torch.device | str) -> PretrainingBatch:
         """Return the same batch on another device."""
         return replace(
             self,
             tokens=self.tokens.to(device),
-            picks=self.picks.to(device, non_blocking=True),
-            pick_labels=self.pick_labels.to(device, non_blocking=True),
-            nsp_labels=self.nsp_labels.to(device, non_blocking=True),
+            picks=moved(self.picks, device),
+            pick_labels=moved(self.pick_labels, device),
+            nsp_labels=moved(self.nsp_labels, device),
+            num_pairs=self.count_pairs(),
         )

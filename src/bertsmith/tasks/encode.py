@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bertsmith.data.batch import tokens_of
 from bertsmith.errors import InputError
-from bertsmith.layout import Tokens
+from bertsmith.layout import Tokens, moved
 from bertsmith.randomness import generator
 from bertsmith.text.tokenizer import Tokenizer
 
@@ -54,7 +54,7 @@ class RowBatch:
 
     def to(self, device: torch.device | str) -> RowBatch:
         """Return the same batch on another device."""
-        return replace(self, tokens=self.tokens.to(device), labels=self.labels.to(device, non_blocking=True))
+        return replace(self, tokens=self.tokens.to(device), labels=moved(self.labels, device))
 
 
 def check_seq_len(seq_len: int, max_positions: int, truncation: str) -> None:
