@@ -149,3 +149,13 @@ def test_tensorboard_drops_what_a_run_killed_before_its_first_checkpoint_wrote(t
     accumulator = EventAccumulator(str(tmp_path))
     accumulator.Reload()
     assert [(scalar.step, scalar.value) for scalar in accumulator.Scalars("loss")] == [(1, 1.0)]
+
+
+def test_a_log_goes_back_and_on(tmp_path):
+    with RunLog(tmp_path, console=plain()) as log:
+        for step in range(1, 6):
+            log.log({"step": step, "loss": float(step)})
+        log.rewind(3)
+        log.log({"step": 4, "loss": 40.0})
+        assert [event["loss"] for event in events(tmp_path)] == [1, 2, 3, 40]
+        log.sync()

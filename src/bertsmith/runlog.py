@@ -100,10 +100,7 @@ class RunLog:
     ) -> None:
         self.directory = directory
         self.console = console or Console(stderr=True, highlight=False)
-        path = directory / "metrics.jsonl"
-        truncate_metrics(path, last_step)
-        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed in close)
-        self._writer = _tensorboard_writer(directory, last_step)
+        self._open(last_step)
         self._title = title
         self._bar: Progress | None = None
         self._shown = float("-inf")
@@ -121,6 +118,12 @@ class RunLog:
             )
             self._task = self._bar.add_task(title, total=1.0, text="")
             self._bar.start()
+
+    def _open(self, last_step: int) -> None:
+        path = self.directory / "metrics.jsonl"
+        truncate_metrics(path, last_step)
+        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed in close)
+        self._writer = _tensorboard_writer(self.directory, last_step)
 
     def __enter__(self) -> RunLog:
         return self
@@ -172,11 +175,19 @@ class RunLog:
         """Wait until what was logged is on the disk; call it before a checkpoint that counts on it."""
         os.fsync(self._file.fileno())
 
+    def rewind(self, last_step: int) -> None:
+        """Drop what was logged after a step: the run goes on from there."""
+        self._close_files()
+        self._open(last_step)
+
     def close(self) -> None:
         """End the bar and close the files."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+        self._close_files()
+
+    def _close_files(self) -> None:
         if self._writer is not None:
             self._writer.close()
             self._writer = None

@@ -198,3 +198,17 @@ def test_changed_settings_are_named_with_both_values(tmp_path):
     assert "optimizer.name was 'adamw', is now 'bert-adam'" in message
     assert "new was absent, is now True" in message
     assert "betas" not in message
+
+
+def test_an_earlier_checkpoint_is_found_and_later_ones_are_discarded(tmp_path):
+    for step in (1, 2, 3):
+        save(tmp_path, step, keep=3, at=step)
+    found = checkpoint.latest(tmp_path, up_to=2)
+    assert found is not None
+    assert (found.step, found.state["at"]) == (2, 2)
+    assert checkpoint.latest(tmp_path, up_to=0) is None
+    checkpoint.discard_after(tmp_path, 2)
+    assert [path.name for path in sorted((tmp_path / "checkpoints").iterdir())] == [
+        "step-00000001",
+        "step-00000002",
+    ]

@@ -105,7 +105,15 @@ class PretrainConfig:
         keep_checkpoints: newest checkpoints to keep.
         evaluate_steps: steps between held-out evaluations; 0: about ten in a run.
         evaluate_examples: held-out instances to evaluate, with fixed masks.
+        probes: tasks such as sst2 cola, on which a linear model of the frozen encoder is scored meanwhile.
+        probe_data: the directory of these tasks (for one task of own data: its file).
+        probe_steps: steps between probes; 0: about ten in a run.
         log_steps: steps between log lines.
+        on_divergence: a loss that is NaN or infinite ends the run ("stop"), or the run goes back to its last
+            good checkpoint ("rollback"), then also after a jump of the loss or of the gradients that lasts.
+        max_rollbacks: how often it may go back.
+        rollback_rate_factor: each rollback multiplies the learning rate by it; 1: the rate stays.
+        rollback_skips_batches: go on with the batches after the divergence instead of the same again.
         architecture: the shape of the encoder.
         optimizer: optimiser and schedule.
         masking: the masked language model's masks.
@@ -130,7 +138,14 @@ class PretrainConfig:
     keep_checkpoints: int = 2
     evaluate_steps: int = 0
     evaluate_examples: int = 1000
+    probes: list[str] = field(default_factory=list)
+    probe_data: str | None = None
+    probe_steps: int = 0
     log_steps: int = 10
+    on_divergence: str = "stop"
+    max_rollbacks: int = 3
+    rollback_rate_factor: float = 0.5
+    rollback_skips_batches: bool = True
     architecture: BertConfig = field(default_factory=BertConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     masking: MaskingConfig = field(default_factory=MaskingConfig)

@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from bertsmith.bundle import load_pretraining_model, model_card, save_bundle
+from bertsmith.bundle import load_pretraining_model
 from bertsmith.config import duration_seconds
 from bertsmith.data.shards import Instances
 from bertsmith.device import describe, keep_freed_memory, limit_threads, pick_device, pick_precision
 from bertsmith.errors import RunError
-from bertsmith.files import write_json
 from bertsmith.model.bert import BertForPreTraining
 from bertsmith.objectives import PretrainingObjective
 from bertsmith.randomness import seed_of
 from bertsmith.recipes.config import PretrainConfig
+from bertsmith.recipes.pretrain_evaluation import evaluate_if_due, evaluate_the_end
 from bertsmith.recipes.pretrain_loader import loader_of
+from bertsmith.recipes.pretrain_probes import check_probes, read_probes
+from bertsmith.recipes.pretrain_rollback import check_rollback, go_back
 from bertsmith.recipes.pretrain_run import (
     Parts,
     Standing,
     architecture_of,
     check,
-    explanation,
     fixed_settings,
     headline,
-    heldout_unigram_entropy,
     initial_model,
     interrupted,
     log_means,
@@ -37,14 +37,15 @@ from bertsmith.recipes.pretrain_run import (
     tokenizer_of,
     warn_of_other_machine,
 )
+from bertsmith.recipes.pretrain_saving import save_if_due, save_the_start, save_unless_saved, write_results
+from bertsmith.recipes.pretrain_watch import progress_line, watch, watch_the_end
 from bertsmith.runlog import RunLog, write_config, write_environment
 from bertsmith.training import checkpoint
+from bertsmith.training.diagnosis import Diverged
 from bertsmith.training.interrupt import StopRequest
-from bertsmith.training.loop import LoopSettings, NonFiniteLoss, Step, evaluate, train
+from bertsmith.training.loop import LoopSettings, NonFiniteLoss, Step, train
 from bertsmith.training.optimizer import build_optimizer
 from bertsmith.training.schedule import Budget, rate_of
-
-_EVALUATION_SHARE = 0.1  # of the time, when evaluations are placed automatically within a time budget
 
 
 def pretrain(config: PretrainConfig) -> dict[str, Any]:
@@ -65,42 +66,37 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
 
     Raises:
         InputError: settings, data or the run directory do not fit.
-        RunError: a loss is not finite, or the budget was over before the first step.
+        RunError: the run diverged for good, or the budget was over before the first step.
     """
     parts, standing = _set_up(config)
     with RunLog(parts.out, last_step=standing.step, title="pretraining") as log, StopRequest() as stop:
         log.note(headline(parts, standing))
-        steps = train(
-            parts.model,
-            parts.optimizer,
-            parts.objective,
-            parts.batches,
-            parts.settings,
-            parts.budget,
-            standing.step,
-        )
-        try:
-            for step in steps:
-                _take(parts, standing, step, log)
-                if _evaluation_due(parts, standing):
-                    _evaluate(parts, standing, log)
-                if stop.requested or _checkpoint_due(parts, standing):
-                    _save(parts, standing, log)
-                if stop.requested:
-                    return interrupted(parts, standing, log)
-        except NonFiniteLoss as error:
-            raise RunError(explanation(error, standing)) from error
-        return _finish(parts, standing, log)
+        save_the_start(parts, standing, log)
+        while True:
+            try:
+                for step in _steps(parts, standing):
+                    _take(parts, standing, step, log)
+                    evaluate_if_due(parts, standing, log)
+                    save_if_due(parts, standing, log)
+                    if stop.requested:
+                        save_unless_saved(parts, standing, log)
+                        return interrupted(parts, standing, log)
+                return _finish(parts, standing, log)
+            except (NonFiniteLoss, Diverged) as error:
+                go_back(parts, standing, error, log)
 
 
 def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
     """Check all that can be checked; build the model; when resuming, fill it from the newest checkpoint."""
     started = time.monotonic()
     check(config)
+    check_rollback(config)
+    check_probes(config)
     instances = Instances.open(config.data, "train")
     tokenizer = tokenizer_of(instances)
     initial = initial_model(config, tokenizer)
     architecture = architecture_of(config, initial, tokenizer.vocab_size, instances.seq_len)
+    probes = read_probes(config, tokenizer, architecture.max_positions)
     device = pick_device()
     precision = pick_precision(config.precision, device)
     keep_freed_memory()
@@ -139,10 +135,26 @@ def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
             elapsed_seconds=standing.elapsed_seconds + time.monotonic() - started,
         ),
         {"settings": fixed, "machine": machine},
+        probes,
     )
     standing.tenths = int(10 * parts.budget.progress(standing.step))
     standing.keep_time_back(parts.budget)
     return parts, standing
+
+
+def _steps(parts: Parts, standing: Standing) -> Iterator[Step]:
+    """Train on from where the run stands, on other batches and with a lower rate if it was taken back."""
+    return train(
+        parts.model,
+        parts.optimizer,
+        parts.objective,
+        lambda step: parts.batches(step + standing.skipped_batches),
+        dataclasses.replace(
+            parts.settings, rate=lambda done: standing.rate_factor * parts.settings.rate(done)
+        ),
+        parts.budget,
+        standing.step,
+    )
 
 
 def _take(parts: Parts, standing: Standing, step: Step, log: RunLog) -> None:
@@ -159,54 +171,11 @@ def _take(parts: Parts, standing: Standing, step: Step, log: RunLog) -> None:
             "seconds": step.seconds,
         }
     )
+    watch(parts, standing, step, log)
     progress = parts.budget.progress(step.step)
-    speed = step.tokens / step.seconds
-    log.progress(progress, f"step {step.step}  loss {step.loss:.3f}  {speed:,.0f} tokens/s")
+    log.progress(progress, progress_line(parts, step))
     if step.step % parts.config.log_steps == 0 or progress >= 1.0:
         log_means(parts, standing, log)
-
-
-def _evaluation_due(parts: Parts, standing: Standing) -> bool:
-    """Return whether to evaluate now; the end of the run evaluates on its own."""
-    progress = parts.budget.progress(standing.step)
-    if not len(parts.heldout) or progress >= 1.0:
-        return False
-    if parts.config.evaluate_steps:
-        return standing.step % parts.config.evaluate_steps == 0
-    before, standing.tenths = standing.tenths, int(10 * progress)
-    allowed = _EVALUATION_SHARE * parts.budget.elapsed_seconds
-    affordable = parts.budget.seconds is None or standing.evaluations_seconds <= allowed
-    return standing.tenths > before and affordable
-
-
-def _evaluate(parts: Parts, standing: Standing, log: RunLog) -> None:
-    """Log the held-out losses and accuracies, always of the same instances with the same masks."""
-    begun = time.monotonic()
-    values = evaluate(parts.model, parts.objective, parts.heldout_batches(), parts.settings)
-    values = {"loss": sum(value for name, value in values.items() if name.endswith("_loss"))} | values
-    standing.heldout = {"step": standing.step} | {f"heldout_{name}": value for name, value in values.items()}
-    log.log(standing.heldout)
-    log.note("  ".join(f"{name} {value:.4g}" for name, value in standing.heldout.items()))
-    standing.evaluation_seconds = time.monotonic() - begun
-    standing.evaluations_seconds += standing.evaluation_seconds
-    standing.keep_time_back(parts.budget)
-
-
-def _checkpoint_due(parts: Parts, standing: Standing) -> bool:
-    if parts.config.checkpoint_steps:
-        return standing.step % parts.config.checkpoint_steps == 0
-    return time.monotonic() - standing.last_saved >= parts.config.checkpoint_seconds
-
-
-def _save(parts: Parts, standing: Standing, log: RunLog) -> None:
-    log.sync()
-    begun = time.monotonic()
-    state = standing.state(parts.budget.elapsed_seconds) | parts.fixed
-    keep = parts.config.keep_checkpoints
-    standing.checkpoint = checkpoint.save(parts.out, standing.step, parts.model, parts.optimizer, state, keep)
-    standing.last_saved = time.monotonic()
-    standing.save_seconds = standing.last_saved - begun
-    standing.keep_time_back(parts.budget)
 
 
 def _finish(parts: Parts, standing: Standing, log: RunLog) -> dict[str, Any]:
@@ -217,31 +186,7 @@ def _finish(parts: Parts, standing: Standing, log: RunLog) -> dict[str, Any]:
         )
     if standing.means:  # the clock ran out between a step and the next look at it
         log_means(parts, standing, log)
-    if len(parts.heldout) and standing.heldout.get("step") != standing.step:
-        _evaluate(parts, standing, log)
-    if standing.checkpoint is None or standing.checkpoint.name != checkpoint.name_of(standing.step):
-        _save(parts, standing, log)
-    seconds = parts.budget.elapsed_seconds
-    metrics: dict[str, Any] = {
-        "step": standing.step,
-        "tokens": standing.tokens,
-        "epochs": round(parts.loader.epochs(standing.step), 3),
-        "seconds": round(seconds, 1),
-        "tokens_per_second": round(standing.tokens / seconds, 1),
-        "parameters": parts.num_parameters,
-        **{name: value for name, value in standing.heldout.items() if name != "step"},
-    }
-    if len(parts.heldout):
-        metrics["heldout_unigram_entropy"] = heldout_unigram_entropy(parts)
-    metrics["uniform_entropy"] = math.log(parts.tokenizer.vocab_size)
-    usage = f'bertsmith fill --model {parts.out / "model"} "text with one [MASK]"'
-    facts = {"architecture": parts.fixed["settings"]["architecture"], "pretraining": metrics}
-    save_bundle(
-        parts.out / "model",
-        parts.model,
-        parts.tokenizer,
-        {"task": "pretraining", "head": "pretraining", "labels": None, "seq_len": parts.instances.seq_len},
-        model_card("A BERT pretrained with Bertsmith", facts, usage),
-    )
-    write_json(parts.out / "metrics.json", metrics)
-    return metrics | {"model": str(parts.out / "model")}
+    watch_the_end(parts, standing, log)
+    evaluate_the_end(parts, standing, log)
+    save_unless_saved(parts, standing, log)
+    return write_results(parts, standing)

@@ -8,8 +8,9 @@ import json
 import logging
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,24 +22,25 @@ from bertsmith.bundle import Bundle, load_bundle
 from bertsmith.config import duration_seconds, to_dict
 from bertsmith.data.batch import PretrainingBatch
 from bertsmith.data.loader import PretrainingLoader, fixed_batches
-from bertsmith.data.masking import MaskingVocabulary
 from bertsmith.data.shards import Instances
 from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForPreTraining
 from bertsmith.model.config import BertConfig
-from bertsmith.objectives import PretrainingObjective, unigram_entropy
+from bertsmith.objectives import PretrainingObjective
 from bertsmith.recipes.config import PretrainConfig
+from bertsmith.recipes.pretrain_levels import measured_levels, pair_majority, piece_counts
 from bertsmith.recipes.pretrain_loader import batch_warmup_of
+from bertsmith.recipes.pretrain_probes import Probe
 from bertsmith.runlog import Means, RunLog
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.training import checkpoint
 from bertsmith.training.checkpoint import Checkpoint
-from bertsmith.training.loop import LoopSettings, NonFiniteLoss
+from bertsmith.training.diagnosis import Levels, Watcher
+from bertsmith.training.loop import LoopSettings
 from bertsmith.training.schedule import Budget
 
 logger = logging.getLogger(__name__)
 
-_COUNTED_SHARDS = 4
 _EVALUATION_BATCH = 32
 _AT_LEAST = {
     "steps": 1,
@@ -70,6 +72,7 @@ class Parts:
     settings: LoopSettings
     budget: Budget
     fixed: dict[str, Any]
+    probes: Sequence[Probe] = ()
 
     @property
     def num_parameters(self) -> int:
@@ -89,6 +92,22 @@ class Parts:
         )
         return (batch.to(self.settings.device) for batch in batches)
 
+    @cached_property
+    def piece_counts(self) -> NDArray[np.int64]:
+        """How often each piece occurs in the training data, int64 ``(vocab,)``."""
+        return piece_counts(self.instances, self.tokenizer.vocab_size)
+
+    @cached_property
+    def levels(self) -> Levels:
+        """What the losses are measured against; counted once, from the data."""
+        return measured_levels(
+            self.piece_counts,
+            self.tokenizer,
+            self.config.masking,
+            self.heldout_batches(),
+            pair_majority(self.instances),
+        )
+
 
 @dataclass
 class Standing:
@@ -99,11 +118,18 @@ class Standing:
         tokens: trained on so far, without padding.
         means: of the steps since the last log event.
         heldout: the last held-out evaluation, with its step.
+        probed: the last probes, with their step.
         elapsed_seconds: at the last checkpoint.
         evaluation_seconds: what the last evaluation took.
-        evaluations_seconds: what all evaluations took.
+        evaluations_seconds: what all evaluations and probes took.
+        probe_seconds: what the last probes took.
         save_seconds: what the last checkpoint took.
         tenths: of the run that were over at the last look.
+        watcher: what it knows of the run so far.
+        findings: what it has found, JSON objects.
+        rollbacks: how often the run went back to an earlier checkpoint.
+        skipped_batches: by which the data is ahead of the steps, after rollbacks.
+        rate_factor: of the learning rate, after rollbacks.
         checkpoint: the last one.
         last_saved: when, on the monotonic clock.
     """
@@ -112,11 +138,18 @@ class Standing:
     tokens: int = 0
     means: Means = field(default_factory=Means)
     heldout: dict[str, Any] = field(default_factory=dict)
+    probed: dict[str, Any] = field(default_factory=dict)
     elapsed_seconds: float = 0.0
     evaluation_seconds: float = 0.0
     evaluations_seconds: float = 0.0
+    probe_seconds: float = 0.0
     save_seconds: float = 0.0
     tenths: int = 0
+    watcher: Watcher = field(default_factory=Watcher)
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    rollbacks: int = 0
+    skipped_batches: int = 0
+    rate_factor: float = 1.0
     checkpoint: Path | None = None
     last_saved: float = field(default_factory=time.monotonic)
 
@@ -126,28 +159,47 @@ class Standing:
             "tokens": self.tokens,
             "means": self.means.state(),
             "heldout": self.heldout,
+            "probed": self.probed,
             "elapsed_seconds": elapsed_seconds,
             "evaluation_seconds": self.evaluation_seconds,
             "evaluations_seconds": self.evaluations_seconds,
+            "probe_seconds": self.probe_seconds,
             "save_seconds": self.save_seconds,
+            "watcher": self.watcher.state(),
+            "findings": list(self.findings),
+            "rollbacks": self.rollbacks,
+            "skipped_batches": self.skipped_batches,
+            "rate_factor": self.rate_factor,
         }
 
     def keep_time_back(self, budget: Budget) -> None:
         """Leave time in a budget of seconds for what follows the last step: evaluation, checkpoint, model."""
         if budget.seconds is not None:
             margin = min(2.0, 0.05 * budget.seconds)
-            budget.reserve_seconds = margin + 1.2 * self.evaluation_seconds + 2 * self.save_seconds
+            evaluating = self.evaluation_seconds + self.probe_seconds
+            budget.reserve_seconds = margin + 1.2 * evaluating + 2 * self.save_seconds
 
     @classmethod
     def from_state(cls, found: Checkpoint) -> Standing:
         """Return where the run of a checkpoint stood."""
-        names = cls().state(0.0).keys() - {"means"}
+        names = cls().state(0.0).keys() & found.state.keys() - {"means", "watcher"}
         return cls(
             step=found.step,
             checkpoint=found.directory,
             means=Means(found.state["means"]),
+            watcher=Watcher(found.state.get("watcher")),
             **{name: found.state[name] for name in names},
         )
+
+    def return_to(self, found: Checkpoint, budget: Budget) -> None:
+        """Stand where the run stood at a checkpoint; what is known of times and of earlier returns stays."""
+        then = Standing.from_state(found)
+        self.step, self.tokens, self.means = then.step, then.tokens, then.means
+        self.heldout, self.probed = then.heldout, then.probed
+        self.watcher, self.checkpoint = then.watcher, then.checkpoint
+        returns = [entry for entry in self.findings[len(then.findings) :] if "back_to" in entry]
+        self.findings = then.findings + returns
+        self.tenths = int(10 * budget.progress(self.step))
 
 
 def check(config: PretrainConfig) -> None:
@@ -307,15 +359,6 @@ def headline(parts: Parts, standing: Standing) -> str:
     )
 
 
-def explanation(error: NonFiniteLoss, standing: Standing) -> str:
-    """Return what happened to a run whose loss is not finite, and what to do, as one line."""
-    saved = standing.checkpoint or "none yet"
-    return (
-        f"{error}; the last good checkpoint: {saved}; going on from it would fail again at the same step: "
-        "start anew with a lower --optimizer.learning-rate or with --precision float32"
-    )
-
-
 def interrupted(parts: Parts, standing: Standing, log: RunLog) -> dict[str, Any]:
     """Say where the run was saved and how to go on; return the same as a summary."""
     command = f"bertsmith pretrain --config {shlex.quote(str(parts.out / 'config.yaml'))} --resume"
@@ -344,26 +387,3 @@ def log_means(parts: Parts, standing: Standing, log: RunLog) -> None:
             "seconds": round(parts.budget.elapsed_seconds, 3),
         }
     )
-
-
-def train_piece_counts(instances: Instances, vocab_size: int) -> NDArray[np.int64]:
-    """Return int64 ``(vocab,)``: how often each piece occurs in the training instances.
-
-    Of large data, in shards spread evenly over all: some hundred million pieces are enough.
-    """
-    shards = instances.manifest["splits"][instances.split]["shards"]
-    counts = np.zeros(vocab_size, dtype=np.int64)
-    for shard in shards[:: -(-len(shards) // _COUNTED_SHARDS)]:
-        ids = np.load(
-            instances.directory / instances.split / shard["files"]["ids"]["file"], allow_pickle=False
-        )
-        counts += np.bincount(ids, minlength=vocab_size)
-    return counts
-
-
-def heldout_unigram_entropy(parts: Parts) -> float:
-    """Return the loss on the held-out masked words of a model that knows only the words' frequencies."""
-    counts = train_piece_counts(parts.instances, parts.tokenizer.vocab_size)
-    counts[~MaskingVocabulary.of(parts.tokenizer, parts.config.masking).choosable] = 0  # never predicted
-    labels = np.concatenate([batch.pick_labels.cpu().numpy() for batch in parts.heldout_batches()])
-    return unigram_entropy(counts, labels)

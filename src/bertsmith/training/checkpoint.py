@@ -98,15 +98,19 @@ def _directories(run: Path) -> list[tuple[int, Path]]:
     return sorted(((int(match[1]), path) for match, path in found if match), reverse=True)
 
 
-def latest(run: Path) -> Checkpoint | None:
-    """Return the newest whole checkpoint of a run; ``None`` if none was ever saved.
+def latest(run: Path, up_to: int | None = None) -> Checkpoint | None:
+    """Return the newest whole checkpoint of a run; ``None`` if there is none.
 
     A damaged one is named in a warning and passed over.
+
+    Args:
+        run: the run directory.
+        up_to: leave out those of later steps; ``None``: none.
 
     Raises:
         InputError: there are checkpoints and none is whole, or they are of another version.
     """
-    directories = _directories(run)
+    directories = [found for found in _directories(run) if up_to is None or found[0] <= up_to]
     for step, directory in directories:
         try:
             return Checkpoint(directory, step, _read_state(directory, step))
@@ -120,6 +124,13 @@ def latest(run: Path) -> Checkpoint | None:
             "with another --out, or delete this one"
         )
     return None
+
+
+def discard_after(run: Path, step: int) -> None:
+    """Delete the checkpoints of later steps: the run has gone back to this one."""
+    for found, directory in _directories(run):
+        if found > step:
+            shutil.rmtree(directory)
 
 
 def _read_state(directory: Path, step: int) -> dict[str, Any]:

@@ -1,0 +1,80 @@
+"""Evaluation while a model is pretrained: held-out losses and probes, when they are due, what is shown."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from bertsmith.recipes.pretrain_probes import probe
+from bertsmith.recipes.pretrain_run import Parts, Standing
+from bertsmith.runlog import RunLog
+from bertsmith.tasks.inference import Inference
+from bertsmith.training.diagnosis import place
+from bertsmith.training.loop import NonFiniteLoss, evaluate
+
+_EVALUATION_SHARE = 0.1  # of the time, when evaluations are placed automatically within a time budget
+
+
+def evaluate_if_due(parts: Parts, standing: Standing, log: RunLog) -> None:
+    """Evaluate and probe, each every so many steps or about ten times in a run; its end has its own."""
+    config = parts.config
+    progress = parts.budget.progress(standing.step)
+    if progress >= 1.0:
+        return
+    before, standing.tenths = standing.tenths, int(10 * progress)
+    is_tenth = standing.tenths > before
+    if len(parts.heldout) and _is_due(parts, standing, config.evaluate_steps, is_tenth):
+        evaluate_heldout(parts, standing, log)
+    if parts.probes and _is_due(parts, standing, config.probe_steps, is_tenth, standing.probe_seconds):
+        run_probes(parts, standing, log)
+
+
+def _is_due(
+    parts: Parts, standing: Standing, every_steps: int, is_tenth: bool, cost_seconds: float = 0.0
+) -> bool:
+    if every_steps:
+        return standing.step % every_steps == 0
+    allowed = _EVALUATION_SHARE * parts.budget.elapsed_seconds
+    used = standing.evaluations_seconds + cost_seconds
+    return is_tenth and (parts.budget.seconds is None or used <= allowed)
+
+
+def evaluate_heldout(parts: Parts, standing: Standing, log: RunLog) -> None:
+    """Log the held-out losses and accuracies, always of the same instances with the same masks.
+
+    Raises:
+        NonFiniteLoss: the last step has broken the weights.
+    """
+    begun = time.monotonic()
+    values = evaluate(parts.model, parts.objective, parts.heldout_batches(), parts.settings)
+    values = {"loss": sum(value for name, value in values.items() if name.endswith("_loss"))} | values
+    named = {f"heldout_{name}": value for name, value in values.items()}
+    if not all(map(math.isfinite, named.values())):
+        raise NonFiniteLoss(standing.step - 1, named)
+    standing.heldout = {"step": standing.step} | named
+    log.log(standing.heldout)
+    log.note("  ".join(f"{name} {value:.4g}" for name, value in standing.heldout.items()))
+    log.note(f"heldout mlm_loss {place(values['mlm_loss'], parts.levels)}")
+    standing.evaluation_seconds = time.monotonic() - begun
+    standing.evaluations_seconds += standing.evaluation_seconds
+    standing.keep_time_back(parts.budget)
+
+
+def run_probes(parts: Parts, standing: Standing, log: RunLog) -> None:
+    """Log how well a linear model reads each probed task off the encoder as it is."""
+    begun = time.monotonic()
+    inference = Inference(parts.settings.device, parts.settings.precision)
+    standing.probed = {"step": standing.step} | probe(parts.probes, parts.model.bert, inference)
+    log.log(standing.probed)
+    log.note("  ".join(f"{name} {value:.4g}" for name, value in standing.probed.items()))
+    standing.probe_seconds = time.monotonic() - begun
+    standing.evaluations_seconds += standing.probe_seconds
+    standing.keep_time_back(parts.budget)
+
+
+def evaluate_the_end(parts: Parts, standing: Standing, log: RunLog) -> None:
+    """Evaluate and probe the finished model, unless its last step was already."""
+    if len(parts.heldout) and standing.heldout.get("step") != standing.step:
+        evaluate_heldout(parts, standing, log)
+    if parts.probes and standing.probed.get("step") != standing.step:
+        run_probes(parts, standing, log)

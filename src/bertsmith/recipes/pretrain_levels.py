@@ -1,0 +1,71 @@
+"""What the losses of a pretraining run are measured against: known from its data alone, before it starts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertsmith.data.batch import PretrainingBatch
+from bertsmith.data.config import MaskingConfig
+from bertsmith.data.masking import MaskingVocabulary
+from bertsmith.data.shards import Instances
+from bertsmith.objectives import unigram_entropy
+from bertsmith.text.tokenizer import Tokenizer
+from bertsmith.training.diagnosis import Levels
+
+_COUNTED_SHARDS = 4
+_COUNTED_AT_ONCE = 1 << 22  # pieces; counting widens them to 64 bits
+
+
+def piece_counts(instances: Instances, vocab_size: int) -> NDArray[np.int64]:
+    """Return int64 ``(vocab,)``: how often each piece occurs in the instances.
+
+    Of large data, in shards spread evenly over all: some hundred million pieces are enough.
+    """
+    shards = instances.manifest["splits"][instances.split]["shards"]
+    counts = np.zeros(vocab_size, dtype=np.int64)
+    for shard in shards[:: -(-len(shards) // _COUNTED_SHARDS)]:
+        path = instances.directory / instances.split / shard["files"]["ids"]["file"]
+        ids = np.load(path, allow_pickle=False)
+        for start in range(0, len(ids), _COUNTED_AT_ONCE):
+            counts += np.bincount(ids[start : start + _COUNTED_AT_ONCE], minlength=vocab_size)
+    return counts
+
+
+def measured_levels(
+    counts: NDArray[np.int64],
+    tokenizer: Tokenizer,
+    masking: MaskingConfig,
+    heldout: Iterable[PretrainingBatch],
+    pair_majority: float | None,
+) -> Levels:
+    """Return the losses of blind guessing and of guessing by word frequency.
+
+    Args:
+        counts: int64 ``(vocab,)``, of the training pieces.
+        tokenizer: of the data.
+        masking: says which pieces are never predicted.
+        heldout: the batches whose words are to be guessed; without any, words as frequent as in training.
+        pair_majority: share of the more frequent class of pairs; ``None``: no pairs.
+    """
+    known = np.where(MaskingVocabulary.of(tokenizer, masking).choosable, counts, 0)
+    labels = [batch.pick_labels.cpu().numpy() for batch in heldout]
+    if labels:
+        unigram = unigram_entropy(known, np.concatenate(labels))
+    else:
+        shares = known[known > 0] / known.sum()
+        unigram = float(-(shares * np.log(shares)).sum())
+    return Levels(math.log(tokenizer.vocab_size), unigram, pair_majority)
+
+
+def pair_majority(instances: Instances) -> float | None:
+    """Return the share of the more frequent class of pairs; ``None`` where the data has no pairs."""
+    pairing = instances.manifest["settings"]["pairing"]
+    counted = instances.manifest["splits"][instances.split].get(pairing)
+    if counted is None:
+        return None
+    classes = [number for number in counted.values() if isinstance(number, int)]
+    return max(classes) / sum(classes)
