@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from pathlib import Path
@@ -21,6 +21,9 @@ from bertsmith.text.config import CorpusConfig
 from bertsmith.text.corpus_files import list_files
 from bertsmith.text.prose import fault_of_line
 from bertsmith.text.streams import STANDARD_INPUT, inner_suffix, lines_of
+
+OnLine = Callable[[Path, int, str], None]
+"""Is told of each line after it was cleaned and counted: its file, its number from 1 and the clean text."""
 
 _LOG = logging.getLogger(__name__)
 _REMOVED = re.compile("[\x00\ufffd\ufeff\ud800-\udfff]")
@@ -127,7 +130,7 @@ class CorpusCounts:
 
 
 def read_documents(
-    paths: Sequence[str | Path], config: CorpusConfig, counts: CorpusCounts
+    paths: Sequence[str | Path], config: CorpusConfig, counts: CorpusCounts, on_line: OnLine | None = None
 ) -> Iterator[list[str]]:
     """Yield the documents of a corpus, one after another, each as its non-empty lines.
 
@@ -137,6 +140,7 @@ def read_documents(
         paths: files, directories or ``-``; see ``list_files``.
         config: how the text is read.
         counts: is added to while reading.
+        on_line: is told of every line of the files, empty ones included, before its document is yielded.
 
     Yields:
         A document: its lines (paragraphs), clean and without surrounding white space; never empty.
@@ -148,7 +152,7 @@ def read_documents(
         counts.files += 1
         is_json = inner_suffix(path) in (".jsonl", ".ndjson")
         read = _json_documents if is_json else _text_documents
-        for lines in read(path, config, counts):
+        for lines in read(path, config, counts, on_line):
             document = _kept_lines(lines, config, counts)
             if document:
                 counts.documents += 1
@@ -164,26 +168,34 @@ class CorpusReader:
         place: place of the file in the list that the last document came from.
     """
 
-    def __init__(self, files: Sequence[Path], config: CorpusConfig, counts: CorpusCounts) -> None:
+    def __init__(
+        self,
+        files: Sequence[Path],
+        config: CorpusConfig,
+        counts: CorpusCounts,
+        on_line: OnLine | None = None,
+    ) -> None:
         """Make a reader.
 
         Args:
             files: what ``list_files`` returned.
             config: how the text is read.
             counts: is added to while reading.
+            on_line: is told of every line; see ``read_documents``.
         """
         self.place = 0
         self._sizes = [0 if str(file) == STANDARD_INPUT else file.stat().st_size for file in files]
         self._files = files
         self._config = config
         self._counts = counts
+        self._on_line = on_line
         self._read = 0
 
     def documents(self) -> Iterator[list[str]]:
         """Yield the documents; see ``read_documents``."""
         for place, file in enumerate(self._files):
             self.place = place
-            yield from read_documents([file], self._config, self._counts)
+            yield from read_documents([file], self._config, self._counts, self._on_line)
             self._read += self._sizes[place]
 
     def fraction(self) -> float | None:
@@ -191,9 +203,11 @@ class CorpusReader:
         return self._read / sum(self._sizes) if self._read else None
 
 
-def _text_documents(path: Path, config: CorpusConfig, counts: CorpusCounts) -> Iterator[list[str]]:
+def _text_documents(
+    path: Path, config: CorpusConfig, counts: CorpusCounts, on_line: OnLine | None
+) -> Iterator[list[str]]:
     document: list[str] = []
-    for _, line in _decoded_lines(path, config, counts):
+    for _, line in _decoded_lines(path, config, counts, on_line):
         if line and config.documents == "blank-line":
             document.append(line)
         elif line:
@@ -205,8 +219,10 @@ def _text_documents(path: Path, config: CorpusConfig, counts: CorpusCounts) -> I
         yield document
 
 
-def _json_documents(path: Path, config: CorpusConfig, counts: CorpusCounts) -> Iterator[list[str]]:
-    for number, line in _decoded_lines(path, config, counts):
+def _json_documents(
+    path: Path, config: CorpusConfig, counts: CorpusCounts, on_line: OnLine | None
+) -> Iterator[list[str]]:
+    for number, line in _decoded_lines(path, config, counts, on_line):
         if not line:
             continue
         where = f"corpus {path}, line {number}"
@@ -224,7 +240,9 @@ def _json_documents(path: Path, config: CorpusConfig, counts: CorpusCounts) -> I
         yield [part for part in lines if part]
 
 
-def _decoded_lines(path: Path, config: CorpusConfig, counts: CorpusCounts) -> Iterator[tuple[int, str]]:
+def _decoded_lines(
+    path: Path, config: CorpusConfig, counts: CorpusCounts, on_line: OnLine | None
+) -> Iterator[tuple[int, str]]:
     """Yield (line number, clean line) of a file, empty lines included."""
     has_crlf = False
     for number, raw in enumerate(lines_of(path), start=1):
@@ -244,7 +262,10 @@ def _decoded_lines(path: Path, config: CorpusConfig, counts: CorpusCounts) -> It
                 ) from None
             counts.invalid_utf8_lines += 1
             line = raw.decode("utf-8", errors="ignore")
-        yield number, _clean(line, counts)
+        line = _clean(line, counts)
+        if on_line is not None:
+            on_line(path, number, line)
+        yield number, line
     counts.crlf_files += has_crlf
 
 
