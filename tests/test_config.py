@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bertsmith.config import duration_seconds, nearest, overlay, to_dict
+from bertsmith.config import bytes_of, count_of, duration_seconds, nearest, overlay, to_dict
 from bertsmith.errors import InputError
 from bertsmith.recipes.config import PretrainConfig, VocabConfig
 
@@ -69,3 +69,33 @@ def test_overlay_round_trips_every_setting():
 def test_nearest():
     assert nearest("pretain", ["pretrain", "prepare"]) == "did you mean 'pretrain'?"
     assert nearest("xyz", ["b", "a"]) == "known: a, b"
+
+
+@pytest.mark.parametrize(
+    "text, number",
+    [
+        ("137B", 137 * 10**9),
+        ("3.3B", 33 * 10**8),
+        ("500M", 5 * 10**8),
+        ("64k", 64000),
+        ("1T", 10**12),
+        ("1_000", 1000),
+    ],
+)
+def test_counts(text, number):
+    assert count_of(text) == number
+
+
+@pytest.mark.parametrize(
+    "text, number",
+    [("16G", 16 << 30), ("1.5GiB", 3 << 29), ("800M", 800 << 20), ("12 gb", 12 << 30), ("123", 123)],
+)
+def test_sizes(text, number):
+    assert bytes_of(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "0", "-3M", "many", "3Q", "1e9", "M"])
+def test_no_amounts(text):
+    for parse in (count_of, bytes_of):
+        with pytest.raises(InputError, match="no amount; write for example"):
+            parse(text)

@@ -133,3 +133,22 @@ print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
     if kept == "False":
         pytest.skip("not glibc")
     assert int(faults) < 1_000
+
+
+def test_memory_is_what_the_system_spares_cut_by_the_groups(tmp_path):
+    root = machine(tmp_path, "0::/job\n", **{"job/memory.max": "3000", "job/memory.current": "1000"})
+    (root / "proc/meminfo").write_text("MemTotal: 9 kB\nMemAvailable:   8 kB\n")
+    assert device.available_memory(CPU, root) == 2000
+    (root / "sys/fs/cgroup/job/memory.max").write_text("max\n")
+    assert device.available_memory(CPU, root) == 8192
+    assert device.available_memory(CPU, tmp_path / "elsewhere") is None
+
+
+def test_the_peak_grows_with_what_is_held():
+    code = (
+        "import torch; from bertsmith.device import peak_memory; cpu = torch.device('cpu')\n"
+        "before = peak_memory(cpu); held = torch.ones(64 << 20, dtype=torch.uint8)\n"
+        "print(peak_memory(cpu) - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 50 << 20 < int(done.stdout) < 100 << 20

@@ -32,6 +32,9 @@ VERBS: dict[str, type[Any]] = {
     "evaluate": verbs.EvaluateConfig,
     "predict": verbs.PredictConfig,
     "fill": verbs.FillConfig,
+    "doctor": verbs.DoctorConfig,
+    "plan": verbs.PlanConfig,
+    "bench": verbs.BenchConfig,
     "demo": verbs.DemoConfig,
 }
 """Each verb's settings; the function is ``bertsmith.recipes.VERB.VERB``."""
@@ -102,10 +105,13 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
     if output.print_config:
         print(yaml.safe_dump(to_dict(settings), sort_keys=False, allow_unicode=True), end="")
         return DONE
-    function = getattr(importlib.import_module(f"bertsmith.recipes.{verb}"), verb)
-    summary: dict[str, Any] = function(settings)
-    _print_summary(summary, output.json, rows_on_stdout=getattr(settings, "out", None) == "-")
-    return FAILED if summary.get("interrupted") else DONE
+    recipe = importlib.import_module(f"bertsmith.recipes.{verb}")
+    summary: dict[str, Any] = getattr(recipe, verb)(settings)
+    if hasattr(recipe, "show") and not output.json:
+        recipe.show(summary)
+    else:
+        _print_summary(summary, output.json, rows_on_stdout=getattr(settings, "out", None) == "-")
+    return FAILED if summary.get("interrupted") or summary.get("failed") else DONE
 
 
 def _defaults(verb: str, arguments: list[str]) -> Any:
@@ -123,11 +129,12 @@ def _defaults(verb: str, arguments: list[str]) -> Any:
         for field in dataclasses.fields(VERBS[verb])
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     }
-    if verb == "pretrain":
-        name = found.preset or changes.get("preset", verbs.PretrainConfig.preset)
+    if verb in ("pretrain", "plan"):
+        name = found.preset or changes.get("preset", VERBS[verb].preset)
         if str(name) not in presets.PRESETS:
             raise InputError(f"unknown preset {name!r}; {nearest(str(name), list(presets.PRESETS))}")
         base: Any = presets.PRESETS[name](tyro.MISSING, tyro.MISSING)  # data and out
+        base = verbs.PlanConfig.of_preset(base) if verb == "plan" else base
     else:
         base = VERBS[verb](**required)
     return overlay(base, changes, found.config) if changes else base

@@ -14,6 +14,8 @@ from bertsmith.errors import InputError
 
 Settings = TypeVar("Settings")
 
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGBT]?)(i?)B?", re.IGNORECASE)
+_THOUSANDS = {"": 0, "K": 1, "M": 2, "B": 3, "G": 3, "T": 4}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|m|min|h|d)?")
 _UNIT_SECONDS = {"s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
 
@@ -81,3 +83,29 @@ def duration_seconds(text: str) -> float:
     if match is None or float(match[1]) <= 0:
         raise InputError(f"{text!r} is no duration; write for example 90s, 30m or 1.5h")
     return float(match[1]) * _UNIT_SECONDS[match[2]]
+
+
+def count_of(text: str) -> int:
+    """Return the number that a text such as 500M, 3.3B or 1000000 says (K, M, B, T: powers of a thousand).
+
+    Raises:
+        InputError: the text is no positive number.
+    """
+    return _amount(text, 1000, "write for example 500M, 3.3B or 1000000")
+
+
+def bytes_of(text: str) -> int:
+    """Return the bytes of a text such as 16G or 800M (K, M, G, T: powers of 1024).
+
+    Raises:
+        InputError: the text is no positive size.
+    """
+    return _amount(text, 1024, "write for example 16G or 800M")
+
+
+def _amount(text: str, thousand: int, advice: str) -> int:
+    match = _AMOUNT.fullmatch(text.strip().replace(",", "").replace("_", ""))
+    value = float(match[1]) * thousand ** _THOUSANDS[match[2].upper()] if match else 0.0
+    if value < 1:
+        raise InputError(f"{text!r} is no amount; {advice}")
+    return round(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import os
@@ -89,6 +90,40 @@ def cpu_threads(root: Path = Path("/")) -> int:
     available = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
     quotas = [quota for group in _control_groups(root) if (quota := _quota_of(group)) is not None]
     return max(1, min([available, *(math.ceil(quota) for quota in quotas)]))
+
+
+def available_memory(device: torch.device, root: Path = Path("/")) -> int | None:
+    """Return the bytes that this process may still take; ``None``: nobody knows.
+
+    On a processor that is what the system has to spare, cut by the control groups' limits.
+
+    Args:
+        device: whose memory.
+        root: where ``proc`` and ``sys`` are.
+    """
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        lines = (root / "proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    free = [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
+    for group in _control_groups(root):
+        with contextlib.suppress(OSError, ValueError):  # no such group, or "max": no limit
+            most = int((group / "memory.max").read_text())
+            free.append(max(0, most - int((group / "memory.current").read_text())))
+    return min(free, default=None)
+
+
+def peak_memory(device: torch.device) -> int | None:
+    """Return the most bytes that this process has held so far; ``None``: nobody knows."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
 def limit_threads() -> int:

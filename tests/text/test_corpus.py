@@ -45,6 +45,24 @@ def test_blank_lines_separate_documents(tmp_path: Path) -> None:
     assert counts.characters == sum(len(line) for document in DOCUMENTS for line in document)
 
 
+def test_a_listener_is_told_of_every_line_before_its_document(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", b"\xef\xbb\xbfOne one.\r\n\nTwo\x00 one.\nTwo\xff two.\n")
+    told: list[tuple[Path, int, str, int, int]] = []
+    counts = CorpusCounts()
+
+    def listen(file: Path, number: int, line: str) -> None:
+        told.append((file, number, line, counts.nul_characters, counts.invalid_utf8_lines))
+
+    for document in read_documents([path], ALL_LINES, counts, listen):
+        assert told[-1][2] in ("", document[-1])
+    assert told == [
+        (path, 1, "One one.", 0, 0),
+        (path, 2, "", 0, 0),
+        (path, 3, "Two one.", 1, 0),
+        (path, 4, "Two two.", 1, 1),
+    ]
+
+
 def test_each_line_can_be_a_document(tmp_path: Path) -> None:
     documents, counts = read(
         write(tmp_path / "a.txt", TEXT), config=CorpusConfig(documents="line", prose_only=False)

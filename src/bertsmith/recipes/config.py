@@ -272,6 +272,109 @@ class FillConfig:
 
 
 @dataclass(frozen=True)
+class DoctorConfig:
+    """Find what is wrong with a corpus, prepared data or task rows, what it costs and how to mend it.
+
+    Exit code 1 when something must be mended first, because training would be wasted.
+
+    Attributes:
+        corpus: files (.txt, .jsonl, either also .gz or .zst), directories, or - for standard input.
+        data: a directory written by prepare; with task: a GLUE directory or a CSV, TSV or JSONL file.
+        task: the task that the rows in data are for; see finetune.
+        dev: the dev file of own rows.
+        seq_len: the limit of a row, in pieces (with task and vocab).
+        vocab: the vocabulary that corpus or rows are meant for: how much is [UNK], which rows are too long.
+        against: evaluation sets that should not stand in the corpus: GLUE directories (their dev and test
+            rows), or CSV, TSV, JSONL or text files.
+        ngram_words: words in a row that count as overlap with an evaluation set (13 as in GPT-3, at least 8).
+        pairing: what the corpus is meant for: "nsp", "sop", "full-sentences" or "doc-sentences".
+        text: how the corpus is read.
+    """
+
+    corpus: list[str] = field(default_factory=list)
+    data: str | None = None
+    task: str | None = None
+    dev: str | None = None
+    seq_len: int = 128
+    vocab: str | None = None
+    against: list[str] = field(default_factory=list)
+    ngram_words: int = 13
+    pairing: str = "nsp"
+    text: CorpusConfig = field(default_factory=CorpusConfig)
+
+
+@dataclass(frozen=True)
+class PlanConfig:
+    """Measure this machine for a minute; state time, memory, disk and cost of a pretraining run.
+
+    Attributes:
+        preset: architecture, rates and batch to start from; see pretrain.
+        tokens: tokens to train on, such as 500M, 3.3B or 137B; give this or budget.
+        budget: wall-clock time, such as 12h or 4d, for which to say how many tokens are reached.
+        devices: plan for 1, 2, 4, ... devices up to that many, each like the one measured.
+        device_hour_cost: price of one device for an hour, in any currency.
+        seq_len: pieces of an instance.
+        vocab_size: entries of the vocabulary.
+        batch_size: instances an optimiser step.
+        scaling_efficiency: share of its speed that each device keeps when there are several (assumed).
+        measure_seconds: how long to measure.
+        memory: plan for that much memory, such as 16G; default: what is free on this device.
+        precision: "auto", "float32" or "bfloat16".
+        architecture: the shape of the encoder.
+        optimizer: optimiser and schedule.
+        masking: the masked language model's masks.
+    """
+
+    preset: str = "bert-mini"
+    tokens: str | None = None
+    budget: str | None = None
+    devices: int = 1
+    device_hour_cost: float | None = None
+    seq_len: int = 128
+    vocab_size: int = 30522
+    batch_size: int = 32
+    scaling_efficiency: float = 0.9
+    measure_seconds: float = 60.0
+    memory: str | None = None
+    precision: str = "auto"
+    architecture: BertConfig = field(default_factory=BertConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    masking: MaskingConfig = field(default_factory=MaskingConfig)
+
+    @classmethod
+    def of_preset(cls, preset: PretrainConfig) -> PlanConfig:
+        """Return the plan of a preset's run."""
+        return cls(
+            preset=preset.preset,
+            batch_size=preset.batch_size,
+            precision=preset.precision,
+            architecture=preset.architecture,
+            optimizer=preset.optimizer,
+            masking=preset.masking,
+        )
+
+
+@dataclass(frozen=True)
+class BenchConfig:
+    """Measure this machine beside a peer (transformers, where it is installed): figures and ratios.
+
+    Attributes:
+        work: "pretrain" or "finetune".
+        data: pretrain: a directory written by prepare (default: random instances); finetune: the directory
+            of SST-2.
+        model: finetune: a model directory.
+        shapes: pretrain: "mini" (4 layers of 256) and "base" (12 layers of 768); default: both.
+        repeats: counted steps of each side; 0: fit for some minutes.
+    """
+
+    work: tyro.conf.Positional[str]
+    data: str | None = None
+    model: str | None = None
+    shapes: list[str] = field(default_factory=list)
+    repeats: int = 0
+
+
+@dataclass(frozen=True)
 class DemoConfig:
     """The whole path on English that is already on the machine: no download.
 

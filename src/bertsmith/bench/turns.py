@@ -1,15 +1,15 @@
-"""What the speed benchmarks share: turns, medians, the machine's rate, the report."""
+"""What the benchmarks share: turns, medians, the machine's rate, the report."""
 
 from __future__ import annotations
 
 import ctypes
 import platform
 import statistics
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -61,23 +61,52 @@ def _set_memory(keep: bool) -> None:
         set_option(option, value)
 
 
-def product_rate(rows: int, inner: int, columns: int, dtype: torch.dtype) -> float:
-    """Return the best measured rate of a matrix product of that shape, in GFLOP/s."""
-    left, right = torch.randn(rows, inner).to(dtype), torch.randn(inner, columns).to(dtype)
-    out = torch.empty(rows, columns, dtype=dtype)
+def product_rate(
+    rows: int, inner: int, columns: int, dtype: torch.dtype, device: torch.device | None = None
+) -> float:
+    """Return the best measured rate of a matrix product of that shape, in GFLOP/s.
+
+    Args:
+        rows: of the left matrix.
+        inner: its columns, rows of the right one.
+        columns: of the right one.
+        dtype: of both.
+        device: where; ``None``: the processor.
+    """
+    left = torch.randn(rows, inner, device=device).to(dtype)
+    right = torch.randn(inner, columns, device=device).to(dtype)
+    out = torch.empty(rows, columns, dtype=dtype, device=device)
     seconds = []
     for _ in range(12):
+        synchronize(device)
         begun = time.perf_counter()
         torch.mm(left, right, out=out)
+        synchronize(device)
         seconds.append(time.perf_counter() - begun)
     return 2 * rows * inner * columns / min(seconds) / 1e9
 
 
-def versions() -> dict[str, Any]:
-    """Return what the figures depend on."""
-    packages = {name: version(name) for name in ("bertsmith", "torch", "transformers")}
+def synchronize(device: torch.device | None) -> None:
+    """Wait until a GPU has done what it was told; the processor never lags behind."""
+    if device is not None and device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def peer_is_installed(package: str) -> bool:
+    """Return whether a peer can be measured here."""
+    return find_spec(package) is not None
+
+
+def versions(*packages: str) -> dict[str, Any]:
+    """Return what the figures depend on; of ``packages`` those that are installed."""
+    found: dict[str, Any] = {}
+    for name in ("bertsmith", "torch", *packages):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
     return {
-        **packages,
+        **found,
         "python": platform.python_version(),
         "processor": describe(torch.device("cpu")),
         "threads": torch.get_num_threads(),
@@ -94,7 +123,7 @@ def report(title: str, speeds: Mapping[str, float], unit: str, **more: Any) -> d
         "ratios": {name: round(speeds[OURS] / speed, 2) for name, speed in peers.items()},
         "unit": unit,
         **more,
-        "versions": versions(),
+        "versions": versions("transformers"),
     }
 
 
@@ -110,17 +139,17 @@ def together(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return merged
 
 
-def show(result: Mapping[str, Any]) -> None:
-    """Print one comparison for people."""
-    print(f"{result['title']}: {result['ours']:,.0f} {result['unit']}")
-    for name, speed in result["peers"].items():
-        print(f"  {result['ratios'][name]:5.2f} x {name} ({speed:,.0f})")
+def lines_of(result: Mapping[str, Any]) -> list[str]:
+    """Return one comparison as lines for people."""
+    lines = [f"{result['title']}: {result['ours']:,.0f} {result['unit']}"]
+    lines += [
+        f"  {result['ratios'][name]:5.2f} x {name} ({speed:,.0f})" for name, speed in result["peers"].items()
+    ]
+    if not result["peers"]:
+        lines.append("  no peer is installed: pip install transformers")
     known = ("title", "ours", "peers", "ratios", "unit", "versions")
-    for name, value in (*result.items(), *result["versions"].items()):
-        if name not in known:
-            print(f"  {name.replace('_', ' ')}: {value}")
-
-
-def note(text: str) -> None:
-    """Tell what goes on, on standard error."""
-    print(text, file=sys.stderr, flush=True)
+    return lines + [
+        f"  {name.replace('_', ' ')}: {value}"
+        for name, value in (*result.items(), *result["versions"].items())
+        if name not in known
+    ]

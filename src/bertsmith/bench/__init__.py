@@ -1,0 +1,1 @@
+"""Measuring this machine: for ``bench`` beside a peer, for ``plan`` alone."""

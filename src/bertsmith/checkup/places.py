@@ -1,0 +1,71 @@
+"""Places in a corpus as numbers, and the text that stands there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+
+from bertsmith.checkup.finding import Example, excerpt
+from bertsmith.text.streams import STANDARD_INPUT, inner_suffix, lines_of
+
+_LINE_BITS = 40
+
+
+class Places:
+    """Files and lines of a corpus as whole numbers below 2^63.
+
+    Args:
+        files: of the corpus, as they are read.
+        text_field: the field of a .jsonl object that holds the text.
+    """
+
+    def __init__(self, files: Sequence[Path], text_field: str) -> None:
+        self._files = list(files)
+        self._numbers = {file: number for number, file in enumerate(self._files)}
+        self._text_field = text_field
+
+    def pack(self, file: Path, line: int) -> int:
+        """Return the number of a line of a file, lines from 1."""
+        return self._numbers[file] << _LINE_BITS | line
+
+    def name(self, place: int) -> str:
+        """Return a place for people: file and line."""
+        file = self._files[place >> _LINE_BITS]
+        name = "standard input" if str(file) == STANDARD_INPUT else str(file)
+        return f"{name}:{place & ((1 << _LINE_BITS) - 1)}"
+
+    def examples(self, places: Iterable[int], notes: Iterable[str] = ()) -> list[Example]:
+        """Return examples with the text of their lines, read again from the files.
+
+        Args:
+            places: which lines.
+            notes: what to say before each text.
+        """
+        wanted = list(places)
+        texts = self._texts(wanted)
+        before = [*notes, *("" for _ in wanted)][: len(wanted)]
+        return [
+            Example(self.name(place), note + excerpt(texts[place]))
+            for place, note in zip(wanted, before, strict=True)
+        ]
+
+    def _texts(self, places: Sequence[int]) -> dict[int, str]:
+        texts = dict.fromkeys(places, "")
+        for number, file in enumerate(self._files):
+            here = sorted({place for place in places if place >> _LINE_BITS == number})
+            if not here or str(file) == STANDARD_INPUT or not file.is_file():
+                continue  # a pipe cannot be read again
+            last = here[-1] & ((1 << _LINE_BITS) - 1)
+            for line, raw in enumerate(islice(lines_of(file), last), start=1):
+                place = number << _LINE_BITS | line
+                if place in texts:
+                    texts[place] = self._text(file, raw)
+        return texts
+
+    def _text(self, file: Path, raw: bytes) -> str:
+        line = raw.decode("utf-8", errors="replace")
+        if inner_suffix(file) in (".jsonl", ".ndjson"):
+            return str(json.loads(line)[self._text_field])
+        return line

@@ -1,0 +1,71 @@
+"""The verb ``bench``: figures of this machine, as a ratio to a peer where the peer is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rich.console import Console
+
+from bertsmith.bench import finetuning, pretraining
+from bertsmith.bench.turns import lines_of, together
+from bertsmith.config import nearest
+from bertsmith.device import limit_threads
+from bertsmith.errors import InputError
+from bertsmith.recipes.config import BenchConfig
+
+
+def bench(config: BenchConfig) -> dict[str, Any]:
+    """Measure one kind of work beside its peers, taking turns; medians.
+
+    Returns:
+        ``ours``, ``peers``, ``ratios``, ``unit``, ``versions`` and details.
+
+    Raises:
+        InputError: the work is unknown, lacks a setting, or a setting would be ignored.
+    """
+    if config.work not in WORKS:
+        raise InputError(f"bench {config.work!r} is unknown; {nearest(config.work, list(WORKS))}")
+    if config.repeats < 0:
+        raise InputError(f"repeats is {config.repeats}; it has to be 0 (fit for minutes) or more")
+    limit_threads()
+    return WORKS[config.work](config)
+
+
+def show(summary: dict[str, Any]) -> None:
+    """Print a summary for people on standard output."""
+    console = Console(highlight=False)
+    for result in summary["details"].values() if "details" in summary else (summary,):
+        for line in lines_of(result):
+            console.print(line, soft_wrap=True, markup=False)
+
+
+def _pretrain(config: BenchConfig) -> dict[str, Any]:
+    _refuse(config, "model")
+    shapes = config.shapes or list(pretraining.SHAPES)
+    for name in shapes:
+        if name not in pretraining.SHAPES:
+            raise InputError(f"shape {name!r} is unknown; {nearest(name, list(pretraining.SHAPES))}")
+    results = {name: pretraining.compare(name, config.data, config.repeats) for name in shapes}
+    return together(results)
+
+
+def _finetune(config: BenchConfig) -> dict[str, Any]:
+    _refuse(config, "shapes")
+    if config.data is None or config.model is None:
+        raise InputError(
+            "bench finetune needs --data (the directory of SST-2) and --model (a model directory)"
+        )
+    return finetuning.compare(config.model, config.data, config.repeats)
+
+
+def _refuse(config: BenchConfig, *names: str) -> None:
+    for name in names:
+        if getattr(config, name):
+            raise InputError(f"--{name} would be ignored by bench {config.work}; leave it out")
+
+
+WORKS: Mapping[str, Callable[[BenchConfig], dict[str, Any]]] = {
+    "pretrain": _pretrain,
+    "finetune": _finetune,
+}
