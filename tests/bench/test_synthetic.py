@@ -42,10 +42,10 @@ def test_operations_are_what_pytorch_counts() -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
     config = BertConfig(vocab_size=500, hidden_size=64, num_layers=3, num_heads=2, intermediate_size=128)
-    model = BertForPreTraining(config).eval()
+    model = BertForPreTraining(config).train()  # the fused attention of evaluation is not counted
     (batch,) = random_batches(500, 4, 64, MaskingConfig())(0)
     counter = FlopCounterMode(display=False)
     with torch.no_grad(), counter:
         model(batch.tokens, batch.picks)
-    # Forward is a third of a step; pooler and attention's rounding to rectangles are not in our count.
+    # Forward is a third of a step; the pooler and the padding of rectangles in attention are not in our count.
     assert operations(config, batch) / 3 == pytest.approx(counter.get_total_flops(), rel=0.05)

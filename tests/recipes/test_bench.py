@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,15 @@ import pytest
 
 from bertsmith.bench import pretraining
 from bertsmith.bench.pretraining import Shape
+from bertsmith.bundle import save_bundle
 from bertsmith.cli import run
 from bertsmith.errors import InputError
+from bertsmith.model.bert import BertForPreTraining
 from bertsmith.recipes.bench import bench
 from bertsmith.recipes.config import BenchConfig
-from tests.recipes.tiny import save_model
+from bertsmith.text.config import TokenizerConfig
+from bertsmith.text.tokenizer import Tokenizer
+from tests.recipes.tiny import SHAPE, VOCABULARY
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,7 +53,11 @@ def test_pretraining_on_prepared_data(small_shape, pretraining_data: Path, capsy
 def test_finetuning_beside_transformers(tmp_path: Path, capsys) -> None:
     rows = "".join(f"good word{letter} so fine\t{n % 2}\n" for n, letter in enumerate("abcdefgh" * 5))
     (tmp_path / "train.tsv").write_text("sentence\tlabel\n" + rows)
-    model = save_model(tmp_path / "model")
+    model = tmp_path / "model"
+    shape = replace(SHAPE, max_positions=128)  # the first peer pads to 128
+    save_bundle(
+        model, BertForPreTraining(shape), Tokenizer(VOCABULARY, TokenizerConfig()), {"task": "pretrain"}, ""
+    )
     words = ["bench", "finetune", "--data", str(tmp_path), "--model", str(model), "--repeats", "1", "--json"]
     assert run(words) == 0
     found = json.loads(capsys.readouterr().out)

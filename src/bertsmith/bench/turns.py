@@ -134,7 +134,7 @@ def together(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         merged["ours"][name] = result["ours"]
         for key in ("peers", "ratios"):
             merged[key] |= {f"{name}: {peer}": figure for peer, figure in result[key].items()}
-        merged["details"][name] = {key: value for key, value in result.items() if key not in merged}
+        merged["details"][name] = {key: value for key, value in result.items() if key != "versions"}
         merged |= {"unit": result["unit"], "versions": result["versions"]}
     return merged
 
@@ -149,7 +149,5 @@ def lines_of(result: Mapping[str, Any]) -> list[str]:
         lines.append("  no peer is installed: pip install transformers")
     known = ("title", "ours", "peers", "ratios", "unit", "versions")
     return lines + [
-        f"  {name.replace('_', ' ')}: {value}"
-        for name, value in (*result.items(), *result["versions"].items())
-        if name not in known
+        f"  {name.replace('_', ' ')}: {value}" for name, value in result.items() if name not in known
     ]

@@ -38,6 +38,8 @@ def show(summary: dict[str, Any]) -> None:
     for result in summary["details"].values() if "details" in summary else (summary,):
         for line in lines_of(result):
             console.print(line, soft_wrap=True, markup=False)
+    measured = ", ".join(f"{name} {value}" for name, value in summary["versions"].items())
+    console.print(f"  on {measured}", soft_wrap=True, markup=False)
 
 
 def _pretrain(config: BenchConfig) -> dict[str, Any]:
