@@ -47,5 +47,5 @@ def test_operations_are_what_pytorch_counts() -> None:
     counter = FlopCounterMode(display=False)
     with torch.no_grad(), counter:
         model(batch.tokens, batch.picks)
-    # Forward is a third of a step; the pooler and the padding of rectangles in attention are not in our count.
+    # Forward is a third of a step; our count leaves out the pooler and attention's padding.
     assert operations(config, batch) / 3 == pytest.approx(counter.get_total_flops(), rel=0.05)

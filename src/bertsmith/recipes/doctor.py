@@ -19,7 +19,7 @@ from bertsmith.errors import InputError
 from bertsmith.progress import StageProgress
 from bertsmith.recipes.config import DoctorConfig
 from bertsmith.tasks.task import find_task
-from bertsmith.text.corpus import list_files
+from bertsmith.text.corpus_files import list_files
 from bertsmith.text.tokenizer import Tokenizer
 
 
