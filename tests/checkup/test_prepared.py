@@ -48,6 +48,7 @@ def rewrite(data: Path, split: str, examples: list[tuple[list[int], int, int]]) 
             np.cumsum([0, *(len(ids) for ids, _, _ in examples)], dtype=np.int64),
             np.array([second for _, second, _ in examples], dtype=np.int32),
             np.array([label for _, _, label in examples], dtype=np.int8),
+            np.zeros(len(examples), dtype=np.uint16),
         )
     )
     manifest = json.loads((data / "manifest.json").read_text())

@@ -63,7 +63,7 @@ def test_short_documents(tmp_path: Path) -> None:
 
 def test_one_document_that_holds_most_of_the_text(tmp_path: Path) -> None:
     path = write(
-        tmp_path / "a.txt", [[line for document in prose(60) for line in document], *prose(5, seed=9)]
+        tmp_path / "a.txt", [[line for document in prose(60) for line in document], *prose(9, seed=9)]
     )
     found = findings(corpus=[str(path)])["large_document"]
     assert found["level"] == "warning"
