@@ -16,6 +16,7 @@ from bertsmith.data.cuts import BatchWarmup
 from bertsmith.data.loader import PretrainingLoader, fixed_batches
 from bertsmith.data.shards import Instances
 from bertsmith.errors import InputError
+from tests.data.conftest import rows_of, write_split
 
 Pairs = Callable[..., Instances]
 
@@ -202,3 +203,21 @@ def test_a_batch_costs_little(pairs, vocabulary) -> None:
         loader.batch(step)
         times.append(time.perf_counter() - start)
     assert min(times) < 0.02
+
+
+def test_held_out_batches_are_of_one_source_each(vocabulary, tmp_path) -> None:
+    draw = np.random.default_rng(3)
+    lengths = draw.integers(4, 16, size=50).tolist()
+    sources = draw.integers(0, 3, size=50).tolist()
+    rows = [draw.integers(5, 1000, size=length).tolist() for length in lengths]
+    write_split(tmp_path / "data", rows_of(rows, lengths, [-1] * 50, sources), seq_len=16)
+    instances = Instances.open(tmp_path / "data", "train")
+    batches = list(fixed_batches(instances, vocabulary, MaskingConfig(), 0, 4))
+    for batch in batches:
+        assert len(np.unique(instances.sources(batch.example_ids))) == 1
+        assert list(batch.tokens.layout.lengths) == sorted(batch.tokens.layout.lengths)
+    assert sorted(np.concatenate([batch.example_ids for batch in batches]).tolist()) == list(range(50))
+    # Which instances are together changes none of their masks.
+    alone = list(fixed_batches(instances, vocabulary, MaskingConfig(), 0, 1))
+    together = {key: row for batch in batches for key, row in masked_rows(batch).items()}
+    assert together == {key: row for batch in alone for key, row in masked_rows(batch).items()}

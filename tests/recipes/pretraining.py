@@ -50,6 +50,34 @@ def prepared(folder: Path, pairing: str = "nsp", documents: int = 60, heldout: f
     return folder / f"data-{pairing}"
 
 
+def prepared_of_two_sources(folder: Path) -> Path:
+    """Prepare a corpus of which one source repeats a sentence and the other draws words at random."""
+    draw = np.random.default_rng(4)
+    texts = {
+        "litany": lambda: " ".join(WORDS[:6]) + " .",
+        "noise": lambda: " ".join(draw.choice(WORDS, size=6)) + " .",
+    }
+    for name, sentence in texts.items():
+        (folder / name).mkdir()
+        documents = ["\n".join(sentence() for _ in range(4)) for _ in range(60)]
+        (folder / name / "a.txt").write_text("\n\n".join(documents) + "\n")
+    (folder / "vocab.txt").write_text(
+        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *WORDS]) + "\n"
+    )
+    prepare(
+        PrepareConfig(
+            corpus=[str(folder / name) for name in texts],
+            vocab=str(folder / "vocab.txt"),
+            out=str(folder / "data"),
+            seq_len=32,
+            heldout=0.3,
+            workers=1,
+            text=CorpusConfig(sentences="line", prose_only=False),
+        )
+    )
+    return folder / "data"
+
+
 def keep_instances(data: Path, number: int) -> None:
     """Leave only the first instances of the train split."""
     instances = Instances.open(data, "train")

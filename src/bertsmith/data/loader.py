@@ -145,16 +145,21 @@ def fixed_batches(
 ) -> Iterator[PretrainingBatch]:
     """Yield the same held-out batches with the same masks each time it is called, whatever the run's seed.
 
+    All instances of a batch are of one source, so that what is summed over a batch is of that source.
+
     Args:
         instances: the held-out ones.
         tokenizer: of the data.
         masking: the masks' settings.
         limit: at most that many instances, spread evenly over all; 0: all.
-        batch_size: instances of a batch; sorted by length over all, so that batches are compact.
+        batch_size: instances of a batch; sorted by length over all of a source, so that batches are compact.
     """
     count = min(limit, len(instances)) if limit else len(instances)
     chosen = np.arange(count, dtype=np.int64) * len(instances) // max(count, 1)
-    chosen = chosen[np.argsort(instances.lengths(chosen), kind="stable")]
+    sources = instances.sources(chosen)
+    order = np.lexsort((instances.lengths(chosen), sources))
+    groups = np.split(chosen[order], np.flatnonzero(np.diff(sources[order])) + 1)
     masker = Masker(instances, tokenizer, masking, HELDOUT_SEED, "heldout-masking")
-    for start in range(0, count, batch_size):
-        yield masker.batch(chosen[start : start + batch_size], 0)
+    for group in groups:
+        for start in range(0, len(group), batch_size):
+            yield masker.batch(group[start : start + batch_size], 0)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
 
+from torch import Tensor, nn
+
+from bertsmith.data.batch import PretrainingBatch
+from bertsmith.data.shards import Instances
+from bertsmith.objectives import PretrainingObjective
 from bertsmith.recipes.pretrain_probes import probe
 from bertsmith.recipes.pretrain_run import Parts, Standing
 from bertsmith.runlog import RunLog
@@ -12,7 +20,10 @@ from bertsmith.tasks.inference import Inference
 from bertsmith.training.diagnosis import place
 from bertsmith.training.loop import NonFiniteLoss, evaluate
 
+_OF_EACH_SOURCE = ("mlm_loss", "mlm_accuracy")
 _EVALUATION_SHARE = 0.1  # of the time, when evaluations are placed automatically within a time budget
+
+_Value = TypeVar("_Value")
 
 
 def evaluate_if_due(parts: Parts, standing: Standing, log: RunLog) -> None:
@@ -46,8 +57,9 @@ def evaluate_heldout(parts: Parts, standing: Standing, log: RunLog) -> None:
         NonFiniteLoss: the last step has broken the weights.
     """
     begun = time.monotonic()
-    values = evaluate(parts.model, parts.objective, parts.heldout_batches(), parts.settings)
-    values = {"loss": sum(value for name, value in values.items() if name.endswith("_loss"))} | values
+    objective = _BySource(parts.objective, parts.heldout)
+    values = evaluate(parts.model, objective, parts.heldout_batches(), parts.settings)
+    values = {"loss": sum(values.get(name, 0.0) for name in ("mlm_loss", "nsp_loss"))} | values
     named = {f"heldout_{name}": value for name, value in values.items()}
     if not all(map(math.isfinite, named.values())):
         raise NonFiniteLoss(standing.step - 1, named)
@@ -58,6 +70,41 @@ def evaluate_heldout(parts: Parts, standing: Standing, log: RunLog) -> None:
     standing.evaluation_seconds = time.monotonic() - begun
     standing.evaluations_seconds += standing.evaluation_seconds
     standing.keep_time_back(parts.budget)
+
+
+@dataclass(frozen=True)
+class _BySource:
+    """The objective, and of masked words the same sums of each source alone, if there are several.
+
+    A batch holds instances of one source (``fixed_batches``), so its sums are those of that source.
+    """
+
+    objective: PretrainingObjective
+    heldout: Instances
+
+    def counts(self, batch: PretrainingBatch) -> dict[str, int]:
+        """Return the numbers of targets, those of each source included."""
+        counts = self.objective.counts(batch)
+        return counts | self._by_source(counts, batch, 0)
+
+    def sums(self, model: nn.Module, batch: PretrainingBatch) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the objective's sums, those of each source among the monitors."""
+        losses, monitors = self.objective.sums(model, batch)
+        none = losses["mlm_loss"].new_zeros(())
+        return losses, monitors | self._by_source(losses | monitors, batch, none)
+
+    def _by_source(
+        self, values: Mapping[str, _Value], batch: PretrainingBatch, none: _Value
+    ) -> dict[str, _Value]:
+        names = self.heldout.source_names
+        if len(names) == 1:
+            return {}
+        here = set(self.heldout.sources(batch.example_ids).tolist())
+        return {
+            f"{kind}_{name}": values[kind] if number in here else none
+            for number, name in enumerate(names)
+            for kind in _OF_EACH_SOURCE
+        }
 
 
 def run_probes(parts: Parts, standing: Standing, log: RunLog) -> None:
