@@ -162,17 +162,19 @@ def start(config) -> subprocess.Popen[bytes]:
 
 def test_killed_while_it_goes_back_and_on_the_run_ends_as_if_never_killed(pretraining_data, tmp_path):
     whole, run = tmp_path / "whole", tmp_path / "killed"
-    metrics = pretrain(rolling(pretraining_data, whole, JUMPS, steps=300))
+    metrics = pretrain(rolling(pretraining_data, whole, JUMPS, steps=200))
     assert metrics["rollbacks"] >= 1
-    write_config(tmp_path, rolling(pretraining_data, run, JUMPS, steps=300))
-    moments = random.Random(7)
+    write_config(tmp_path, rolling(pretraining_data, run, JUMPS, steps=200))
     log = run / "metrics.jsonl"
-    for _ in range(5):
+    moments = random.Random(7)
+    for awaited in ('"loss"', '"finding"', '"finding"'):
         process = start(tmp_path / "config.yaml")
         begun = log.stat().st_mtime if log.exists() else 0.0
-        while process.poll() is None and (not log.exists() or log.stat().st_mtime == begun):
-            time.sleep(0.005)
-        time.sleep(moments.uniform(0.0, 0.8))
+        while process.poll() is None and not (
+            log.exists() and log.stat().st_mtime != begun and awaited in log.read_text()
+        ):
+            time.sleep(0.03)
+        time.sleep(moments.uniform(0.0, 0.4))
         process.kill()
         process.communicate(timeout=60)
         assert process.returncode in (-signal.SIGKILL, 0)
