@@ -11,22 +11,23 @@ from bertsmith.presets import PRESETS
 
 # Name: layers, width, heads, feed-forward, millions of parameters (the paper and the original's README).
 SHAPES = {
-    "bert-tiny": (2, 128, 2, 512, 4.4),
-    "bert-mini": (4, 256, 4, 1024, 11.2),
-    "bert-small": (4, 512, 8, 2048, 28.8),
-    "bert-medium": (8, 512, 8, 2048, 41.4),
-    "bert-base": (12, 768, 12, 3072, 110),
-    "bert-large": (24, 1024, 16, 4096, 336),  # the paper rounds to 340
+    "tiny": (2, 128, 2, 512, 4.4),
+    "mini": (4, 256, 4, 1024, 11.2),
+    "small": (4, 512, 8, 2048, 28.8),
+    "medium": (8, 512, 8, 2048, 41.4),
+    "base": (12, 768, 12, 3072, 110),
+    "large": (24, 1024, 16, 4096, 336),  # the paper rounds to 340
 }
+NAMES = [f"{recipe}-{size}" for recipe in ("bert", "roberta") for size in SHAPES]
 
 
 def test_the_presets_are_the_published_ones():
-    assert PRESETS.keys() == SHAPES.keys()
+    assert PRESETS.keys() >= {*NAMES, "roberta"}
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", NAMES)
 def test_shapes_and_parameters(name):
-    layers, width, heads, feed_forward, millions = SHAPES[name]
+    layers, width, heads, feed_forward, millions = SHAPES[name.partition("-")[2]]
     config = PRESETS[name]("DATA", "RUN")
     shape = config.architecture
     assert (shape.num_layers, shape.hidden_size, shape.num_heads, shape.intermediate_size) == (
@@ -51,6 +52,34 @@ def test_the_large_presets_follow_the_paper(name):
     assert config.optimizer.name == "bert-adam"
     assert config.optimizer.learning_rate == 1e-4
     assert config.optimizer.warmup_fraction == 10_000 / 1_000_000
+
+
+@pytest.mark.parametrize("size", SHAPES)
+def test_the_roberta_presets_are_robertas(size):
+    config = PRESETS[f"roberta-{size}"]("DATA", "RUN")
+    bert = PRESETS[f"bert-{size}"]("DATA", "RUN")
+    assert config.architecture.family == "roberta"
+    assert config.architecture.num_segments == 1
+    assert config.batch_size > bert.batch_size
+    assert config.batch_size % config.micro_batch_size == 0
+    optimizer = config.optimizer
+    assert (optimizer.name, optimizer.beta2, optimizer.eps, optimizer.weight_decay) == (
+        "adamw",
+        0.98,
+        1e-6,
+        0.01,
+    )
+    assert config.masking.dynamic
+
+
+@pytest.mark.parametrize("size, rate, warmup_steps", [("base", 6e-4, 24_000), ("large", 4e-4, 30_000)])
+def test_the_large_roberta_presets_follow_its_table_9(size, rate, warmup_steps):
+    config = PRESETS[f"roberta-{size}"]("DATA", "RUN")
+    assert config.batch_size == 8192
+    assert config.optimizer.learning_rate == rate
+    assert config.optimizer.warmup_fraction * 500_000 == pytest.approx(warmup_steps)
+    assert config.optimizer.max_grad_norm == 0.0
+    assert PRESETS["roberta"]("DATA", "RUN") == PRESETS["roberta-base"]("DATA", "RUN")
 
 
 def test_presets_import_nothing_heavy():

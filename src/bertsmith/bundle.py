@@ -84,7 +84,7 @@ def save_bundle(
     )
     with atomic_directory(Path(directory)) as temporary:
         (temporary / "config.json").write_text(_as_json(values), encoding="utf-8")
-        stored = huggingface.state_to_huggingface(state)
+        stored = huggingface.state_to_huggingface(state, config.family, tokenizer.pad_id)
         save_file(stored, temporary / "model.safetensors", metadata={"format": "pt"})
         stored_tokenizer = copy.copy(tokenizer)
         stored_tokenizer.max_length = config.max_positions
@@ -119,7 +119,8 @@ def load_bundle(directory: Path | str, allow_missing: bool = False) -> Bundle:
     config = huggingface.config_from_huggingface(values, directory / "config.json")
     tokenizer = Tokenizer.load(directory)
     _check_vocabulary(tokenizer, config, directory)
-    state = huggingface.state_from_huggingface(huggingface.read_state(directory))
+    stored = huggingface.read_state(directory)
+    state = huggingface.state_from_huggingface(stored, config.family, huggingface.pad_id_of(values))
     _cut_padded_vocabulary(state, config, directory)
     _check_encoder(state, config, directory, allow_missing)
     return Bundle(config, tokenizer, _read_task(directory, values, config, state), state, directory)
@@ -157,12 +158,9 @@ def _read_task(
         _check_task(task, path, config, None if classifier is None else classifier.shape[0])
         return task
     # Heads for words and for choices have weights of the same name: they are no head for whole texts.
-    architectures = values.get("architectures") or [_ARCHITECTURES[BertForClassification]]
-    if (
-        classifier is None
-        or "pooler.dense.weight" not in state
-        or _ARCHITECTURES[BertForClassification] not in architectures
-    ):
+    expected = huggingface.class_of(_ARCHITECTURES[BertForClassification], config.family)
+    architectures = values.get("architectures") or [expected]
+    if classifier is None or "pooler.dense.weight" not in state or expected not in architectures:
         return None
     return huggingface.task_from_huggingface(values, classifier.shape[0], directory / "config.json")
 
@@ -196,7 +194,7 @@ def _cut_padded_vocabulary(state: dict[str, Tensor], config: BertConfig, directo
             logger.warning(
                 "%s: %s has %d rows, cut to vocab_size %d",
                 directory,
-                huggingface.their_name(name),
+                huggingface.their_name(name, config.family),
                 state[name].shape[0],
                 config.vocab_size,
             )
@@ -212,10 +210,11 @@ def _check_encoder(
     for name, value in expected.items():
         name = f"bert.{name}"
         if name not in state:
-            missing += huggingface.missing_names(name, state)
+            missing += huggingface.missing_names(name, state, config.family)
         elif state[name].shape != value.shape:
             raise InputError(
-                f"{directory}: {huggingface.their_name(name)} has shape {tuple(state[name].shape)} but "
+                f"{directory}: {huggingface.their_name(name, config.family)} has shape "
+                f"{tuple(state[name].shape)} but "
                 f"config.json says {tuple(value.shape)}; weights and config.json belong to different models"
             )
     if missing and not allow_missing:
@@ -251,12 +250,12 @@ def load_pretraining_model(bundle: Bundle) -> BertForPreTraining:
     """
     for name in untied_decoder(bundle):
         raise InputError(
-            f"{bundle.directory}: {huggingface.their_name(name)} differs from what it should be tied to; "
+            f"{bundle.directory}: {_stored_name(name, bundle)} differs from what it should be tied to; "
             "only decoders tied to the word embeddings are supported (the encoder alone can be used)"
         )
     with torch.device("meta"):
         model = BertForPreTraining(bundle.config)
-    return _fill(model, bundle.state, bundle)
+    return _fill(model, bundle.state, bundle, _never_stored(bundle))
 
 
 def load_classification_model(bundle: Bundle, num_outputs: int | None) -> BertForClassification:
@@ -280,7 +279,16 @@ def load_classification_model(bundle: Bundle, num_outputs: int | None) -> BertFo
         state.pop("classifier.bias", None)
     with torch.device("meta"):
         model = BertForClassification(bundle.config, num_outputs)
-    return _fill(model, state, bundle, expected_missing=("classifier",) if is_new else ())
+    return _fill(model, state, bundle, ("classifier", *_never_stored(bundle)) if is_new else ())
+
+
+def _never_stored(bundle: Bundle) -> tuple[str, ...]:
+    """Return what the files of a pretrained model of this kind never hold."""
+    return ("pooler", "nsp_head") if bundle.config.family == "roberta" else ()
+
+
+def _stored_name(name: str, bundle: Bundle) -> str:
+    return huggingface.their_name(name, bundle.config.family)
 
 
 def _fill(
@@ -301,10 +309,10 @@ def _fill(
     for name, value in expected.items():
         if name in state and state[name].shape != value.shape:
             raise InputError(
-                f"{bundle.directory}: {huggingface.their_name(name)} has shape {tuple(state[name].shape)}, "
+                f"{bundle.directory}: {_stored_name(name, bundle)} has shape {tuple(state[name].shape)}, "
                 f"expected {tuple(value.shape)}"
             )
-    unused = sorted(huggingface.their_name(name) for name in state if name not in expected)
+    unused = sorted(_stored_name(name, bundle) for name in state if name not in expected)
     if unused:
         logger.info("%s: not used: %s", bundle.directory, ", ".join(unused))
     model.load_state_dict({name: state[name] for name in expected if name in state}, strict=False)

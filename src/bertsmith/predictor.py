@@ -45,11 +45,11 @@ from bertsmith.tasks.encode import (
     token_batches,
 )
 from bertsmith.tasks.inference import Inference, head_outputs, inference_settings, run_rows
-from bertsmith.text.tokenizer import MASK
 from bertsmith.training.loop import autocast
 
 Text = str | tuple[str, str]
-
+_Scored = list[tuple[int, float]]
+"""Ids of pieces with their probabilities, best first."""
 
 Model = Bert | BertForPreTraining | BertForClassification
 
@@ -232,32 +232,35 @@ class Predictor:
         if not 1 <= top <= vocab_size:
             raise InputError(f"top is {top}; it has to be between 1 and the vocabulary's {vocab_size}")
         rows = [self._masked_row(number, text) for number, (text, _) in enumerate(_checked(texts))]
-        masks: list[list[list[Candidate]]] = [[] for _ in rows]
+        masks: list[list[_Scored]] = [[] for _ in rows]
         for batch in self._batches(rows):
-            for index, candidates in self._candidates(batch, top):
-                masks[index].append(candidates)
-        return [
-            Filled(_completed(text, found), found, row.truncated)
-            for text, found, row in zip(texts, masks, rows, strict=True)
-        ]
+            for index, scored in self._best_pieces(batch, top):
+                masks[index].append(scored)
+        tokenizer = self.bundle.tokenizer
+        answers = []
+        for text, found, row in zip(texts, masks, rows, strict=True):
+            filled = tokenizer.filled(text, [scored[0][0] for scored in found])
+            candidates = [[Candidate(tokenizer.shown(id), share) for id, share in scored] for scored in found]
+            answers.append(Filled(filled, candidates, row.truncated))
+        return answers
 
     def _masked_row(self, number: int, text: str) -> EncodedRow:
         tokenizer = self.bundle.tokenizer
-        if MASK not in text:
-            raise InputError(
-                f"text number {number} has no {MASK}: {text[:60]!r}; put one where a word is missing"
-            )
         pieces = tokenizer.encode_with_masks(text)
+        if tokenizer.mask_id not in pieces:
+            raise InputError(
+                f"text number {number} has no [MASK]: {text[:60]!r}; put one where a word is missing"
+            )
         kept = pieces[: self.seq_len - 2]
         if tokenizer.mask_id in pieces[len(kept) :]:
             raise InputError(
-                f"text number {number} has a {MASK} beyond the model's {self.seq_len} pieces; shorten it"
+                f"text number {number} has a [MASK] beyond the model's {self.seq_len} pieces; shorten it"
             )
         ids = np.array([tokenizer.cls_id, *kept, tokenizer.sep_id], dtype=np.int64)
         return EncodedRow(ids, len(ids), len(kept) < len(pieces))
 
-    def _candidates(self, batch: RowBatch, top: int) -> Iterator[tuple[int, list[Candidate]]]:
-        """Yield (row, candidates) for each [MASK] of a batch, in the order of the places."""
+    def _best_pieces(self, batch: RowBatch, top: int) -> Iterator[tuple[int, _Scored]]:
+        """Yield (row, best ids with probabilities) for each [MASK] of a batch, in the order of the places."""
         tokenizer = self.bundle.tokenizer
         picks = (batch.tokens.input_ids == tokenizer.mask_id).nonzero().squeeze(1)  # (picks,)
         with torch.no_grad(), autocast(self._inference.device, self._inference.precision):
@@ -267,8 +270,7 @@ class Predictor:
         best = shares.topk(min(top, tokenizer.vocab_size))
         owners = np.searchsorted(batch.tokens.layout.starts, picks.cpu().numpy(), side="right") - 1
         for owner, values, ids in zip(owners, best.values.tolist(), best.indices.tolist(), strict=True):
-            pairs = zip(ids, values, strict=True)
-            yield int(batch.rows[owner]), [Candidate(tokenizer.token(id), value) for id, value in pairs]
+            yield int(batch.rows[owner]), list(zip(ids, values, strict=True))
 
     def _batches(self, rows: Sequence[EncodedRow]) -> Iterator[RowBatch]:
         for indices in token_batches([len(row.ids) for row in rows], self._inference.batch_tokens):
@@ -321,14 +323,3 @@ def _checked(texts: Sequence[Text]) -> list[Texts]:
                 f"text number {number} is a {type(text).__name__}; expected a text or a pair of texts"
             )
     return pairs
-
-
-def _completed(text: str, masks: list[list[Candidate]]) -> str:
-    """Return the text with the best candidate in each [MASK]; a ## piece joins the word before it."""
-    parts = text.split(MASK)
-    completed = parts[0]
-    for candidates, part in zip(masks, parts[1:], strict=True):
-        token = candidates[0].token
-        completed = completed.rstrip() + token[2:] if token.startswith("##") else completed + token
-        completed += part
-    return completed

@@ -5,11 +5,16 @@ for minutes to hours on one machine, where the paper's 1e-4 and 10,000 steps of 
 plateau of word frequencies; their rates fall with the width. bert-base and bert-large follow the paper: batch
 256, rate 1e-4, warm-up 10,000 of 1,000,000 steps, the original's Adam; they are cut into micro-batches so
 that they fit into memory.
+
+The roberta presets have one segment, no next sentence prediction and larger batches: for data prepared with
+``--pairing full-sentences`` and a byte-level BPE vocabulary. roberta-base and roberta-large follow that
+paper's table 9: batch 8,192, 500,000 steps, no clipping.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from bertsmith.model.config import BertConfig
 from bertsmith.recipes.config import PretrainConfig
@@ -86,6 +91,71 @@ def bert_large(data: str, out: str) -> PretrainConfig:
     )
 
 
+def roberta_tiny(data: str, out: str) -> PretrainConfig:
+    """Return the shape and rate of bert-tiny with RoBERTa's recipe."""
+    return _small_roberta(bert_tiny(data, out), "roberta-tiny")
+
+
+def roberta_mini(data: str, out: str) -> PretrainConfig:
+    """Return the shape and rate of bert-mini with RoBERTa's recipe."""
+    return _small_roberta(bert_mini(data, out), "roberta-mini")
+
+
+def roberta_small(data: str, out: str) -> PretrainConfig:
+    """Return the shape and rate of bert-small with RoBERTa's recipe."""
+    return _small_roberta(bert_small(data, out), "roberta-small")
+
+
+def roberta_medium(data: str, out: str) -> PretrainConfig:
+    """Return the shape and rate of bert-medium with RoBERTa's recipe."""
+    return _small_roberta(bert_medium(data, out), "roberta-medium")
+
+
+def roberta_base(data: str, out: str) -> PretrainConfig:
+    """Return the shape of bert-base with RoBERTa's recipe: warm-up 24,000 of 500,000 steps.
+
+    Source: RoBERTa, arXiv 1907.11692, table 9.
+    """
+    return PretrainConfig(
+        data=data,
+        out=out,
+        preset="roberta-base",
+        batch_size=8192,
+        micro_batch_size=16,
+        architecture=_roberta_shape(num_layers=12, hidden_size=768),
+        optimizer=_roberta_optimizer(6e-4, warmup_fraction=24_000 / 500_000, max_grad_norm=0.0),
+    )
+
+
+def roberta_large(data: str, out: str) -> PretrainConfig:
+    """Return the shape of bert-large with RoBERTa's recipe: warm-up 30,000 of 500,000 steps.
+
+    Source: RoBERTa, arXiv 1907.11692, table 9.
+    """
+    return PretrainConfig(
+        data=data,
+        out=out,
+        preset="roberta-large",
+        batch_size=8192,
+        micro_batch_size=8,
+        architecture=_roberta_shape(num_layers=24, hidden_size=1024),
+        optimizer=_roberta_optimizer(4e-4, warmup_fraction=30_000 / 500_000, max_grad_norm=0.0),
+    )
+
+
+def _small_roberta(bert: PretrainConfig, name: str) -> PretrainConfig:
+    """Return a preset for one machine: four times the batch, in as large pieces as before."""
+    shape = bert.architecture
+    return replace(
+        bert,
+        preset=name,
+        batch_size=4 * bert.batch_size,
+        micro_batch_size=bert.batch_size,
+        architecture=_roberta_shape(shape.num_layers, shape.hidden_size),
+        optimizer=_roberta_optimizer(bert.optimizer.learning_rate),
+    )
+
+
 def _shape(num_layers: int, hidden_size: int) -> BertConfig:
     """Return the published shape: heads of 64, a feed-forward layer four times as wide."""
     return BertConfig(
@@ -93,6 +163,26 @@ def _shape(num_layers: int, hidden_size: int) -> BertConfig:
         num_layers=num_layers,
         num_heads=hidden_size // 64,
         intermediate_size=4 * hidden_size,
+    )
+
+
+def _roberta_shape(num_layers: int, hidden_size: int) -> BertConfig:
+    """Return the same with one segment. Source: fairseq, models/roberta/model.py (LayerNorm's eps: 1e-5)."""
+    shape = _shape(num_layers, hidden_size)
+    return replace(shape, num_segments=1, layer_norm_eps=1e-5, family="roberta")
+
+
+def _roberta_optimizer(
+    learning_rate: float, warmup_fraction: float = 0.1, max_grad_norm: float = 1.0
+) -> OptimizerConfig:
+    """Return Adam with bias correction; its second moments have a shorter memory, for large batches."""
+    return OptimizerConfig(
+        learning_rate=learning_rate,
+        beta2=0.98,
+        eps=1e-6,
+        weight_decay=0.01,
+        max_grad_norm=max_grad_norm,
+        warmup_fraction=warmup_fraction,
     )
 
 
@@ -107,4 +197,11 @@ PRESETS: dict[str, Callable[[str, str], PretrainConfig]] = {
     "bert-medium": bert_medium,
     "bert-base": bert_base,
     "bert-large": bert_large,
+    "roberta-tiny": roberta_tiny,
+    "roberta-mini": roberta_mini,
+    "roberta-small": roberta_small,
+    "roberta-medium": roberta_medium,
+    "roberta-base": roberta_base,
+    "roberta-large": roberta_large,
+    "roberta": roberta_base,
 }

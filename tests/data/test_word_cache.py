@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertsmith.data.word_cache import WordCache
-from bertsmith.text.config import TokenizerConfig
+from bertsmith.text.config import BpeConfig, TokenizerConfig
 from bertsmith.text.tokenizer import Tokenizer
-from bertsmith.text.vocabulary import read_vocabulary
+from bertsmith.text.vocabulary import read_vocabulary, train_bpe
 
 LETTERS = [*"abcdeorn红一", *(f"##{letter}" for letter in "abcdeorn")]
 WORDS = ["red", "one", "."]
@@ -60,3 +60,26 @@ def test_a_full_memory_starts_anew(monkeypatch) -> None:
         words.extend(ids, text)
         assert ids == engine.encode(text)
         assert len(words._known) <= 4
+
+
+@pytest.fixture(scope="module")
+def byte_level() -> Tokenizer:
+    # Runs of white space become pieces of their own, which a cut in their midst would change.
+    text = ["one  two   three \n\n four \t five", "a \u00a0 b\u3000\u3000 c", "it's \x1c\x1c odd"] * 9
+    return Tokenizer(*train_bpe(text, 400))
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.lists(
+        st.text(max_size=8)
+        | st.sampled_from([" ", "  ", "\n", "\t", "\u00a0", "\u3000", "\x1c", "one", "it's", "!", "红"])
+    ).map("".join)
+)
+def test_remembered_words_change_no_id_of_byte_level_bpe(byte_level, text) -> None:
+    for engine in (byte_level, Tokenizer(byte_level.vocab, BpeConfig(byte_level.config.merges, True))):
+        words = WordCache(engine)
+        for _ in range(2):
+            ids: list[int] = []
+            words.extend(ids, text)
+            assert ids == engine.encode(text)

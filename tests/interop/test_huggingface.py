@@ -202,8 +202,8 @@ def test_the_originals_config_needs_no_model_type():
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"model_type": "roberta"}, "model_type is 'roberta'; supported is 'bert'"),
-        ({"model_type": "distilbert"}, "supported is 'bert'"),
+        ({"model_type": "xlnet"}, "model_type is 'xlnet'; supported are 'bert' and 'roberta'"),
+        ({"model_type": "distilbert"}, "supported are 'bert' and"),
         ({"position_embedding_type": "relative_key"}, "relative positions"),
         ({"is_decoder": True}, "decoders are not supported"),
         ({"hidden_act": "silu"}, "hidden_act is 'silu'; supported: gelu"),

@@ -225,3 +225,13 @@ def test_number_of_parameters_is_the_published_one(name, layers, hidden, heads, 
         model = BertForPreTraining(BertConfig(30522, hidden, layers, heads, 4 * hidden))
     count = sum(parameter.numel() for parameter in (*model.bert.parameters(), *model.pooler.parameters()))
     assert abs(count / 1e6 - millions) < 0.7
+
+
+def test_with_one_segment_both_texts_of_a_pair_are_it():
+    config = replace(SMALL, num_segments=1)
+    torch.manual_seed(0)
+    model = Bert(config).eval()
+    tokens = rows_of(random_ids((5, 9)))
+    assert tokens.segment_ids.max() == 1
+    alone = replace(tokens, segment_ids=torch.zeros_like(tokens.segment_ids))
+    assert torch.equal(model(tokens), model(alone))

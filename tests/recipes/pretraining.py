@@ -24,7 +24,9 @@ SHAPE = BertConfig(hidden_size=32, num_layers=2, num_heads=2, intermediate_size=
 TIMES = {"tokens_per_second", "seconds"}
 
 
-def prepared(folder: Path, pairing: str = "nsp", documents: int = 60, heldout: float = 0.1) -> Path:
+def prepared(
+    folder: Path, pairing: str = "nsp", documents: int = 60, heldout: float = 0.1, seq_len: int = 32
+) -> Path:
     """Write a corpus of made-up sentences and prepare it."""
     draw = np.random.default_rng(4)
     texts = [
@@ -39,15 +41,15 @@ def prepared(folder: Path, pairing: str = "nsp", documents: int = 60, heldout: f
         PrepareConfig(
             corpus=[str(folder / "corpus.txt")],
             vocab=str(folder / "vocab.txt"),
-            out=str(folder / f"data-{pairing}"),
+            out=str(folder / f"data-{pairing}-{seq_len}"),
             pairing=pairing,
-            seq_len=32,
+            seq_len=seq_len,
             heldout=heldout,
             workers=1,
             text=CorpusConfig(sentences="line", prose_only=False),
         )
     )
-    return folder / f"data-{pairing}"
+    return folder / f"data-{pairing}-{seq_len}"
 
 
 def prepared_of_two_sources(folder: Path) -> Path:

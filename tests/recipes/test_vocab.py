@@ -3,7 +3,9 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -148,3 +150,95 @@ def test_reading_shows_how_far_it_is(
     assert "left" not in lines[0]  # nobody knows before the first file is done
     assert lines[-1].startswith("vocab: read  50%")
     assert "million/s" in lines[-1]
+
+
+# --- byte-level BPE -------------------------------------------------------------------------------
+
+
+def test_bpe_writes_robertas_files(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "vocab.json"
+    corpus = write(tmp_path / "a.txt", TEXT)
+    summary = vocab(VocabConfig([corpus], str(out), algorithm="bpe", size=320))
+    assert sorted(path.name for path in out.parent.iterdir()) == [
+        *("merges.txt", "tokenizer.json", "tokenizer_config.json", "vocab.config.yaml", "vocab.json"),
+    ]
+    assert (summary["algorithm"], summary["size"], summary["cased"]) == ("bpe", 320, True)
+    assert summary["unknown_share"] == 0
+    assert Tokenizer.load(out.parent).identity() == Tokenizer.load(out).identity() == summary["identity"]
+    again = vocab(VocabConfig([corpus], str(tmp_path / "again" / "vocab.json"), algorithm="bpe", size=320))
+    assert again["identity"] == summary["identity"]
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"out": "vocab.txt"}, r"has to be named vocab\.json"),
+        ({"algorithm": "unigram"}, "take wordpiece or bpe"),
+        ({"limit_alphabet": 100}, "limit-alphabet is set, but bpe has no use for it"),
+        ({"tokenizer": TokenizerConfig(lowercase=False)}, "tokenizer is set, but bpe has no use for it"),
+    ],
+)
+def test_bpe_refuses_what_it_would_not_read(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    config = VocabConfig(
+        [write(tmp_path / "a.txt", TEXT)], str(tmp_path / "vocab.json"), algorithm="bpe", size=320
+    )
+    if "out" in changes:
+        changes = {"out": str(tmp_path / changes["out"])}
+    with pytest.raises(InputError, match=message):
+        vocab(replace(config, **changes))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize("first, second", [("vocab.txt", "vocab.json"), ("vocab.json", "vocab.txt")])
+def test_two_kinds_do_not_share_a_directory(first: str, second: str, tmp_path: Path) -> None:
+    corpus = write(tmp_path / "a.txt", TEXT)
+    kinds = {"vocab.txt": "wordpiece", "vocab.json": "bpe"}
+    vocab(VocabConfig([corpus], str(tmp_path / "v" / first), algorithm=kinds[first], size=320))
+    with pytest.raises(InputError, match=f"{first} is of another kind"):
+        vocab(VocabConfig([corpus], str(tmp_path / "v" / second), algorithm=kinds[second], size=320))
+
+
+# --- extension ------------------------------------------------------------------------------------
+
+
+def test_an_extended_vocabulary_keeps_the_ids_and_needs_fewer_pieces(
+    minilm_path: Path, tmp_path: Path
+) -> None:
+    terms = ("electroencephalography", "cardiomyopathy", "immunohistochemistry", "nanoparticle")
+    text = "".join(
+        f"The {first} was read beside the {second} of {number}.\n"
+        for first in terms
+        for second in terms
+        for number in ("one", "two", "three")
+    )
+    out = tmp_path / "longer" / "vocab.txt"
+    summary = vocab(
+        VocabConfig([write(tmp_path / "a.txt", text)], str(out), extend=str(minilm_path), size=30530)
+    )
+    old, new = Tokenizer.load(minilm_path), Tokenizer.load(out)
+    assert new.vocab[: old.vocab_size] == old.vocab
+    assert new.vocab_size == summary["size"] <= 30530
+    assert set(terms) <= set(new.vocab[old.vocab_size :])
+    assert (new.config, new.max_length) == (old.config, old.max_length)
+    assert summary["pieces_per_word"] < summary["pieces_per_word_before"]
+    assert new.encode("the usual words") == old.encode("the usual words")
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"size": 30522}, "size is 30522, but the model's vocabulary has 30522 entries"),
+        ({"cased": True}, "cased is set, but an extended vocabulary keeps the model's"),
+        ({"tokenizer": TokenizerConfig(lowercase=False)}, "tokenizer is set, but an extended"),
+        ({"limit_alphabet": 9}, "limit-alphabet is set, but an extended"),
+        ({"extend": "nowhere"}, "nowhere: no such vocabulary"),
+    ],
+)
+def test_an_extension_refuses_what_it_would_not_read(
+    changes: dict[str, Any], message: str, minilm_path: Path, tmp_path: Path
+) -> None:
+    config = VocabConfig(
+        [write(tmp_path / "a.txt", TEXT)], str(tmp_path / "vocab.txt"), extend=str(minilm_path), size=30530
+    )
+    with pytest.raises(InputError, match=message):
+        vocab(replace(config, **changes))

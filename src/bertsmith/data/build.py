@@ -23,7 +23,7 @@ from bertsmith.data.shards import Rows, id_dtype
 from bertsmith.data.word_cache import WordCache
 from bertsmith.data.workers import ordered_map
 from bertsmith.randomness import generator
-from bertsmith.text.config import CorpusConfig, TokenizerConfig
+from bertsmith.text.config import BpeConfig, CorpusConfig, TokenizerConfig
 from bertsmith.text.sentences import document_sentences
 from bertsmith.text.tokenizer import Tokenizer
 
@@ -142,15 +142,17 @@ def _batches(documents: Iterable[tuple[int, list[str]]]) -> Iterator[tuple[int, 
 
 @dataclass(frozen=True)
 class _Encoder:
+    tokenizer: Tokenizer
     words: WordCache
     config: CorpusConfig
     dtype: np.dtype[Any]
 
 
 def _make_encoder(
-    vocab: list[str], settings: TokenizerConfig, config: CorpusConfig, dtype: np.dtype[Any]
+    vocab: list[str], settings: TokenizerConfig | BpeConfig, config: CorpusConfig, dtype: np.dtype[Any]
 ) -> _Encoder:
-    return _Encoder(WordCache(Tokenizer(vocab, settings)), config, dtype)
+    tokenizer = Tokenizer(vocab, settings)
+    return _Encoder(tokenizer, WordCache(tokenizer), config, dtype)
 
 
 def _encode(encoder: _Encoder, batch: tuple[int, list[list[str]]]) -> _Encoded:
@@ -162,7 +164,7 @@ def _encode(encoder: _Encoder, batch: tuple[int, list[list[str]]]) -> _Encoded:
         sentences = document_sentences(document, encoder.config)
         found += len(sentences)
         before = len(sentence_lengths)
-        for sentence in sentences:
+        for sentence in encoder.tokenizer.in_document(sentences):
             start = len(ids)
             encoder.words.extend(ids, sentence)
             if len(ids) > start:

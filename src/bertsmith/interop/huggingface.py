@@ -16,7 +16,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from bertsmith.errors import InputError
-from bertsmith.model.config import BertConfig
+from bertsmith.interop import roberta
+from bertsmith.model.config import FAMILIES, BertConfig
 
 logger = logging.getLogger(__name__)
 
@@ -103,10 +104,11 @@ def config_from_huggingface(values: Mapping[str, Any], path: Path) -> BertConfig
     Raises:
         InputError: it is no BERT encoder, or a setting is missing or not supported.
     """
-    model_type = values.get("model_type", "bert")
-    if model_type != "bert":
+    family = values.get("model_type", "bert")
+    if family not in FAMILIES:
         raise InputError(
-            f"{path}: model_type is {model_type!r}; supported is 'bert' (encoder with absolute positions)"
+            f"{path}: model_type is {family!r}; supported are {' and '.join(map(repr, FAMILIES))} (encoders "
+            "with absolute positions)"
         )
     if values.get("position_embedding_type", "absolute") != "absolute" or values.get("is_decoder"):
         raise InputError(f"{path}: relative positions and decoders are not supported, only BERT's encoder is")
@@ -124,12 +126,27 @@ def config_from_huggingface(values: Mapping[str, Any], path: Path) -> BertConfig
         if isinstance(value, bool) or not isinstance(value, kinds):
             wanted = "a number" if float in kinds else "a whole number"
             raise InputError(f"{path}: {name} is {value!r}, expected {wanted}")
+    if family == "roberta":
+        stored = settings.get("max_positions", BertConfig.max_positions)
+        settings["max_positions"] = stored - roberta.position_offset(pad_id_of(values))
     if values.get("classifier_dropout") not in (None, settings.get("hidden_dropout", 0.1)):
         logger.warning("%s: classifier_dropout is not used; hidden_dropout is in its place", path)
     try:
-        return BertConfig(activation=_ACTIVATIONS[activation], **settings)
+        return BertConfig(activation=_ACTIVATIONS[activation], family=family, **settings)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
+
+
+def class_of(bert_class: str, family: str) -> str:
+    """Return the class of transformers that in a family stands for one of BERT's."""
+    return roberta.class_name(bert_class) if family == "roberta" else bert_class
+
+
+def pad_id_of(values: Mapping[str, Any]) -> int:
+    """Return the id of the padding that config.json names, or its kind of model has."""
+    pad_id = values.get("pad_token_id")
+    default = 1 if values.get("model_type") == "roberta" else 0
+    return pad_id if type(pad_id) is int and pad_id >= 0 else default
 
 
 def config_to_huggingface(
@@ -143,15 +160,16 @@ def config_to_huggingface(
 
     Args:
         config: the architecture.
-        architecture: the class of transformers that loads the weights with nothing missing.
+        architecture: BERT's class of transformers that loads the weights with nothing missing; for another
+            family its own takes its place.
         task: the content of task.json, for label names and the problem's type.
         pad_id: id of [PAD].
         num_outputs: scores of the classification head, ``None`` without one.
     """
     keys = _ARCHITECTURE_KEYS | _OPTIONAL_KEYS
     values: dict[str, Any] = {
-        "architectures": [architecture],
-        "model_type": "bert",
+        "architectures": [class_of(architecture, config.family)],
+        "model_type": config.family,
         **{theirs: getattr(config, ours) for ours, theirs in keys.items()},
         "hidden_act": _ACTIVATION_NAMES[config.activation],
         "position_embedding_type": "absolute",
@@ -159,6 +177,8 @@ def config_to_huggingface(
         "tie_word_embeddings": True,
         "dtype": "float32",
     }
+    if config.family == "roberta":
+        values["max_position_embeddings"] += roberta.position_offset(pad_id)
     if num_outputs is not None:
         names: Sequence[str] = (task or {}).get("labels") or [f"LABEL_{i}" for i in range(num_outputs)]
         assert len(names) == num_outputs, f"{len(names)} label names for {num_outputs} outputs"
@@ -242,14 +262,21 @@ def _read_bin(path: Path) -> State:
     return dict(loaded)
 
 
-def state_from_huggingface(stored: Mapping[str, Tensor]) -> State:
+def state_from_huggingface(stored: Mapping[str, Tensor], family: str = "bert", pad_id: int = 0) -> State:
     """Return the weights under our names, in float32.
 
     A ``module.`` prefix is dropped, a missing ``bert.`` prefix added, gamma and beta of a LayerNorm are its
     weight and bias, buffers of positions are left out. A decoder that equals the word embeddings is left out;
     one that differs keeps the names ``DECODER_WEIGHT`` and ``DECODER_BIAS``. Unknown names stay as they are.
+
+    Args:
+        stored: under Hugging Face's names.
+        family: of the model.
+        pad_id: id of the padding; RoBERTa's positions depend on it.
     """
     named = {_settled_name(name): value for name, value in stored.items()}
+    if family == "roberta":
+        named = roberta.from_roberta(named, pad_id)
     if not any(name.startswith("bert.") for name in named):
         parts = ("embeddings.", "encoder.", "pooler.")
         named = {f"bert.{name}" if name.startswith(parts) else name: value for name, value in named.items()}
@@ -297,8 +324,12 @@ def _drop_tied_decoder(state: State) -> None:
             del state[decoder]
 
 
-def their_name(name: str) -> str:
+def their_name(name: str, family: str = "bert") -> str:
     """Return Hugging Face's name of one of our weights (of a fused one: the query's)."""
+    return roberta.roberta_name(_bert_name(name)) if family == "roberta" else _bert_name(name)
+
+
+def _bert_name(name: str) -> str:
     if match := _OUR_LAYER.fullmatch(name):
         index, module, kind = match.groups()
         modules = {ours: theirs for theirs, ours in _LAYER_MODULES.items()}
@@ -309,24 +340,30 @@ def their_name(name: str) -> str:
     return f"{modules[module]}.{kind}" if module in modules else name
 
 
-def missing_names(name: str, state: Mapping[str, Tensor]) -> list[str]:
+def missing_names(name: str, state: Mapping[str, Tensor], family: str = "bert") -> list[str]:
     """Return Hugging Face's names of what one of our weights lacks; parts of a fused one may be there."""
-    theirs = their_name(name)
     if ".attention.qkv." not in name:
-        return [theirs]
-    parts = [theirs.replace(".query.", f".{part}.") for part in _QKV]
-    return [part for part in parts if _our_name(part) not in state]
+        return [their_name(name, family)]
+    parts = [(part, _bert_name(name).replace(".query.", f".{part}.")) for part in _QKV]
+    query = their_name(name, family)
+    return [query.replace(".query.", f".{part}.") for part, theirs in parts if _our_name(theirs) not in state]
 
 
-def state_to_huggingface(state: Mapping[str, Tensor]) -> State:
-    """Return weights with our names under Hugging Face's, on the host, contiguous."""
+def state_to_huggingface(state: Mapping[str, Tensor], family: str = "bert", pad_id: int = 0) -> State:
+    """Return weights with our names under Hugging Face's, on the host, contiguous.
+
+    Args:
+        state: of a model; the encoder's names begin with "bert.".
+        family: of the model.
+        pad_id: id of the padding; RoBERTa's positions depend on it.
+    """
     stored: State = {}
     for name, value in state.items():
         value = value.detach().cpu().contiguous()
-        theirs = their_name(name)
+        theirs = _bert_name(name)
         if ".attention.qkv." in name:
             for part, piece in zip(_QKV, value.chunk(3), strict=True):
                 stored[theirs.replace(".query.", f".{part}.")] = piece.contiguous()
         else:
             stored[theirs] = value
-    return stored
+    return roberta.to_roberta(stored, pad_id) if family == "roberta" else stored

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from bertsmith.errors import InputError
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
+FAMILIES = ("bert", "roberta")
 
 
 @dataclass(frozen=True)
@@ -20,12 +21,13 @@ class BertConfig:
         num_heads: attention heads A.
         intermediate_size: width of the feed-forward layer.
         max_positions: longest sequence, in pieces.
-        num_segments: segment (token type) embeddings.
+        num_segments: segment (token type) embeddings; with 1, both texts of a pair are segment 0.
         activation: "gelu" (erf), "gelu_tanh" (the original's head) or "relu".
         hidden_dropout: after the embeddings and both sublayers.
         attention_dropout: on the attention probabilities.
         layer_norm_eps: inside the root of LayerNorm.
         initializer_std: of the normal, cut at two sigma.
+        family: "bert" or "roberta" (no next sentence prediction): as what other programs load the model.
 
     Source: modeling.py, BertConfig and BertModel; the paper, section 3.
     """
@@ -42,6 +44,7 @@ class BertConfig:
     attention_dropout: float = 0.1
     layer_norm_eps: float = 1e-12
     initializer_std: float = 0.02
+    family: str = "bert"
 
     def __post_init__(self) -> None:
         sizes = (
@@ -64,6 +67,13 @@ class BertConfig:
         if self.activation not in ACTIVATIONS:
             raise InputError(
                 f"activation {self.activation!r} is unknown; take one of {', '.join(ACTIVATIONS)}"
+            )
+        if self.family not in FAMILIES:
+            raise InputError(f"family {self.family!r} is unknown; take one of {', '.join(FAMILIES)}")
+        if self.family == "roberta" and self.activation != "gelu":
+            raise InputError(
+                f"activation is {self.activation!r}, but RoBERTa's masked language model always has gelu; "
+                "take gelu, or family bert"
             )
         for name in ("hidden_dropout", "attention_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:

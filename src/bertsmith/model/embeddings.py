@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from bertsmith.layout import Tokens
@@ -26,7 +27,10 @@ class Embeddings(nn.Module):
 
     def forward(self, tokens: Tokens) -> Tensor:
         """Return the embedded tokens, float ``(tokens, hidden)``."""
-        summed = self.word(tokens.input_ids) + self.segment(tokens.segment_ids)
+        segments = tokens.segment_ids
+        if self.segment.num_embeddings == 1:  # both texts of a pair are the one segment, as in RoBERTa
+            segments = torch.zeros_like(segments)
+        summed = self.word(tokens.input_ids) + self.segment(segments)
         summed = summed + self.position(tokens.position_ids)
         embedded: Tensor = self.dropout(self.norm(summed))
         return embedded

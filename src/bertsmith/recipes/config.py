@@ -14,12 +14,15 @@ from bertsmith.training.config import OptimizerConfig
 
 @dataclass(frozen=True)
 class VocabConfig:
-    """Train a WordPiece vocabulary on a corpus; writes vocab.txt and tokenizer.json beside it.
+    """Train a vocabulary on a corpus, or extend a model's; writes it with tokenizer.json beside it.
 
     Attributes:
         corpus: files (.txt, .jsonl, either also .gz or .zst), directories, or - for standard input.
-        out: the vocab.txt to write.
-        size: entries, special tokens included.
+        out: the vocab.txt to write (bpe: vocab.json, with merges.txt beside it).
+        algorithm: "wordpiece" (BERT's) or "bpe" (RoBERTa's, byte-level: every text can be encoded as it is).
+        extend: a model directory whose WordPiece vocabulary gets the corpus's most useful new pieces, behind
+            its own; then prepare with it, and pretrain with --init of the same model.
+        size: entries, special tokens included; with extend: after the extension.
         cased: keep case and accents.
         min_frequency: a merge must occur at least that often.
         limit_alphabet: most frequent single characters to keep; 0: as many as make up 99.99 % of the text, at
@@ -30,6 +33,8 @@ class VocabConfig:
 
     corpus: list[str]
     out: str
+    algorithm: str = "wordpiece"
+    extend: str | None = None
     size: int = 30522
     cased: bool = False
     min_frequency: int = 2
@@ -45,7 +50,7 @@ class PrepareConfig:
     Attributes:
         corpus: files (.txt, .jsonl, either also .gz or .zst), directories, or - for standard input; NAME=PATH
             names the source (books, wiki and so on) that evaluation is reported by; default: the directory.
-        vocab: a vocab.txt, or a directory that holds one.
+        vocab: a vocab.txt or vocab.json, or a directory that holds one.
         out: the data directory to write.
         pairing: "nsp", "sop", "full-sentences" or "doc-sentences".
         seq_len: pieces of the longest instance, [CLS] and [SEP] counted.
@@ -86,12 +91,17 @@ class PretrainConfig:
     Attributes:
         data: a directory written by prepare.
         out: the run directory to write.
-        preset: architecture and rates to start from: bert-tiny, bert-mini, bert-small, bert-medium,
-            bert-base, bert-large.
+        preset: architecture and rates to start from: bert-SIZE or roberta-SIZE (no next sentence prediction:
+            prepare with --pairing full-sentences); SIZE is tiny, mini, small, medium, base or large.
         init: a model directory to go on from (continued pretraining): its weights, architecture and
             vocabulary count, not those of preset and architecture. Heads that it lacks are drawn at random.
         steps: optimiser steps; give this or budget.
         budget: wall-clock time of the training, such as 30m or 2h; the schedule follows the clock.
+        long_data: longer instances of the same vocabulary and pairing, for the end of the run (the original:
+            length 128, then 512).
+        long_fraction: of the run that is trained on long_data.
+        long_batch_size: instances of long_data an optimiser step; 0: as many as hold the tokens of
+            batch_size short ones (the original keeps the number of instances).
         batch_size: instances an optimiser step.
         batch_warmup_fraction: share of the steps in which the batch grows to batch_size; needs steps.
         batch_warmup_start: instances of the first step of a growing batch; 0: an eighth of batch_size.
@@ -104,7 +114,7 @@ class PretrainConfig:
         checkpoint_seconds: seconds between checkpoints when checkpoint_steps is 0.
         keep_checkpoints: newest checkpoints to keep.
         evaluate_steps: steps between held-out evaluations; 0: about ten in a run.
-        evaluate_examples: held-out instances to evaluate, with fixed masks.
+        evaluate_examples: held-out instances to evaluate, with fixed masks (of long_data: as many tokens).
         probes: tasks such as sst2 cola, on which a linear model of the frozen encoder is scored meanwhile.
         probe_data: the directory of these tasks (for one task of own data: its file).
         probe_steps: steps between probes; 0: about ten in a run.
@@ -125,6 +135,9 @@ class PretrainConfig:
     init: str | None = None
     steps: int | None = None
     budget: str | None = None
+    long_data: str | None = None
+    long_fraction: float = 0.1
+    long_batch_size: int = 0
     batch_size: int = 32
     batch_warmup_fraction: float = 0.0
     batch_warmup_start: int = 0

@@ -20,7 +20,8 @@ from bertsmith.objectives import PretrainingObjective
 from bertsmith.randomness import seed_of
 from bertsmith.recipes.config import PretrainConfig
 from bertsmith.recipes.pretrain_evaluation import evaluate_if_due, evaluate_the_end
-from bertsmith.recipes.pretrain_loader import loader_of
+from bertsmith.recipes.pretrain_init import initial_model
+from bertsmith.recipes.pretrain_phases import Phases
 from bertsmith.recipes.pretrain_probes import check_probes, read_probes
 from bertsmith.recipes.pretrain_rollback import check_rollback, go_back
 from bertsmith.recipes.pretrain_run import (
@@ -30,7 +31,6 @@ from bertsmith.recipes.pretrain_run import (
     check,
     fixed_settings,
     headline,
-    initial_model,
     interrupted,
     log_means,
     open_run,
@@ -94,14 +94,15 @@ def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
     check_probes(config)
     instances = Instances.open(config.data, "train")
     tokenizer = tokenizer_of(instances)
-    initial = initial_model(config, tokenizer)
-    architecture = architecture_of(config, initial, tokenizer.vocab_size, instances.seq_len)
+    phases = Phases.open(config, instances, tokenizer)
+    initial = initial_model(config, tokenizer, instances)
+    architecture = architecture_of(config, initial, tokenizer, phases)
     probes = read_probes(config, tokenizer, architecture.max_positions)
     device = pick_device()
     precision = pick_precision(config.precision, device)
     keep_freed_memory()
     machine = {"device": describe(device), "threads": limit_threads(), "torch": str(torch.__version__)}
-    fixed = fixed_settings(config, architecture, str(precision), instances, tokenizer)
+    fixed = fixed_settings(config, architecture, str(precision), phases, tokenizer)
     found = open_run(config, fixed)
     torch.manual_seed(seed_of(config.seed, "weights"))
     if initial is None:
@@ -112,6 +113,7 @@ def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
     standing = Standing()
     if found is not None:
         checkpoint.restore(found, model, optimizer)
+        phases.restore(found.state)
         warn_of_other_machine(found.state["machine"], machine)
         standing = Standing.from_state(found)
     write_config(Path(config.out), config)
@@ -122,7 +124,7 @@ def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
         tokenizer,
         instances,
         Instances.open(config.data, "heldout"),
-        loader_of(config, instances, tokenizer),
+        phases,
         model,
         optimizer,
         PretrainingObjective(),

@@ -63,6 +63,8 @@ def evaluate_heldout(parts: Parts, standing: Standing, log: RunLog) -> None:
     named = {f"heldout_{name}": value for name, value in values.items()}
     if not all(map(math.isfinite, named.values())):
         raise NonFiniteLoss(standing.step - 1, named)
+    long = evaluate(parts.model, parts.objective, parts.long_heldout_batches(standing.step), parts.settings)
+    named |= {f"heldout_long_{name}": value for name, value in long.items()}
     standing.heldout = {"step": standing.step} | named
     log.log(standing.heldout)
     log.note("  ".join(f"{name} {value:.4g}" for name, value in standing.heldout.items()))

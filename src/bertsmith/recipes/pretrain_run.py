@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertsmith.bundle import Bundle, load_bundle
+from bertsmith.bundle import Bundle
 from bertsmith.config import duration_seconds, to_dict
 from bertsmith.data.batch import PretrainingBatch
-from bertsmith.data.loader import PretrainingLoader, fixed_batches
+from bertsmith.data.loader import fixed_batches
 from bertsmith.data.shards import Instances
 from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForPreTraining
@@ -30,6 +30,7 @@ from bertsmith.objectives import PretrainingObjective
 from bertsmith.recipes.config import PretrainConfig
 from bertsmith.recipes.pretrain_levels import measured_levels, pair_majority, piece_counts
 from bertsmith.recipes.pretrain_loader import batch_warmup_of
+from bertsmith.recipes.pretrain_phases import Phases
 from bertsmith.recipes.pretrain_probes import Probe
 from bertsmith.runlog import Means, RunLog
 from bertsmith.text.tokenizer import Tokenizer
@@ -47,6 +48,7 @@ _AT_LEAST = {
     "batch_size": 1,
     "batch_warmup_start": 0,
     "micro_batch_size": 0,
+    "long_batch_size": 0,
     "checkpoint_steps": 0,
     "checkpoint_seconds": 1,
     "keep_checkpoints": 1,
@@ -65,7 +67,7 @@ class Parts:
     tokenizer: Tokenizer
     instances: Instances
     heldout: Instances
-    loader: PretrainingLoader
+    phases: Phases
     model: BertForPreTraining
     optimizer: torch.optim.Optimizer
     objective: PretrainingObjective
@@ -81,8 +83,7 @@ class Parts:
 
     def batches(self, step: int) -> list[PretrainingBatch]:
         """Return the micro-batches of a step on the device."""
-        micro_batches = self.loader.batch(step, self.config.micro_batch_size)
-        return [batch.to(self.settings.device) for batch in micro_batches]
+        return [batch.to(self.settings.device) for batch in self.phases.batch(step, self.budget)]
 
     def heldout_batches(self) -> Iterator[PretrainingBatch]:
         """Yield the held-out batches on the device: always the same instances with the same masks."""
@@ -90,6 +91,11 @@ class Parts:
         batches = fixed_batches(
             self.heldout, self.tokenizer, config.masking, config.evaluate_examples, _EVALUATION_BATCH
         )
+        return (batch.to(self.settings.device) for batch in batches)
+
+    def long_heldout_batches(self, step: int) -> Iterator[PretrainingBatch]:
+        """Yield those of the long data on the device; none before the long phase begins."""
+        batches = self.phases.long_heldout(step, self.budget, self.tokenizer, _EVALUATION_BATCH)
         return (batch.to(self.settings.device) for batch in batches)
 
     @cached_property
@@ -235,25 +241,8 @@ def tokenizer_of(instances: Instances) -> Tokenizer:
     return tokenizer
 
 
-def initial_model(config: PretrainConfig, tokenizer: Tokenizer) -> Bundle | None:
-    """Return the model directory to go on from, if there is one.
-
-    Raises:
-        InputError: it cannot be read, or its vocabulary is not the data's.
-    """
-    if config.init is None:
-        return None
-    bundle = load_bundle(config.init)
-    if bundle.tokenizer.identity() != tokenizer.identity():
-        raise InputError(
-            f"{config.data} was prepared with another vocabulary (or other settings of it) than the model's; "
-            f"prepare it with --vocab {config.init}"
-        )
-    return bundle
-
-
 def architecture_of(
-    config: PretrainConfig, bundle: Bundle | None, vocab_size: int, seq_len: int
+    config: PretrainConfig, bundle: Bundle | None, tokenizer: Tokenizer, phases: Phases
 ) -> BertConfig:
     """Return the architecture, of the model to go on from if any, with vocabulary and dropout filled in.
 
@@ -261,6 +250,7 @@ def architecture_of(
         InputError: the data does not fit into it.
     """
     architecture = config.architecture if bundle is None else bundle.config
+    vocab_size, seq_len = tokenizer.vocab_size, phases.seq_len
     if architecture.vocab_size == 0:
         architecture = dataclasses.replace(architecture, vocab_size=vocab_size)
     if architecture.vocab_size < vocab_size:
@@ -270,8 +260,18 @@ def architecture_of(
         )
     if architecture.max_positions < seq_len:
         raise InputError(
-            f"architecture.max_positions is {architecture.max_positions}, but {config.data} was prepared "
-            f"with --seq-len {seq_len}; raise the one or prepare again with the other"
+            f"architecture.max_positions is {architecture.max_positions}, but the data was prepared with "
+            f"--seq-len {seq_len}; raise the one or prepare again with the other"
+        )
+    pairing = phases.first.manifest["settings"].get("pairing")
+    if architecture.family == "roberta" and pairing in ("nsp", "sop"):
+        raise InputError(
+            f"{config.data} was prepared with --pairing {pairing}, but a RoBERTa has no second task to learn "
+            "from pairs; prepare it with --pairing full-sentences, or take a bert preset"
+        )
+    if bundle is None and architecture.family == "roberta" and tokenizer.algorithm != "bpe":
+        logger.warning(
+            "%s has a WordPiece vocabulary; RoBERTa's is byte-level BPE (vocab --algorithm bpe)", config.data
         )
     if config.dropout is not None:
         architecture = dataclasses.replace(
@@ -284,7 +284,7 @@ def fixed_settings(
     config: PretrainConfig,
     architecture: BertConfig,
     precision: str,
-    instances: Instances,
+    phases: Phases,
     tokenizer: Tokenizer,
 ) -> dict[str, Any]:
     """Return the settings that make a run what it is: a resumed run must have the same.
@@ -292,7 +292,7 @@ def fixed_settings(
     The data counts by its content, not by its path. Micro-batches count, for each has its own dropout. The
     number of steps and the budget count, for the schedule follows from them.
     """
-    shards = json.dumps(instances.manifest["splits"]["train"], sort_keys=True)
+    shards = json.dumps(phases.first.manifest["splits"]["train"], sort_keys=True)
     return {
         "data": hashlib.sha256(shards.encode()).hexdigest(),
         "vocabulary": tokenizer.identity(),
@@ -308,6 +308,7 @@ def fixed_settings(
         "architecture": to_dict(architecture),
         "optimizer": to_dict(config.optimizer),
         "masking": to_dict(config.masking),
+        **phases.settings(),
     }
 
 
@@ -352,8 +353,8 @@ def headline(parts: Parts, standing: Standing) -> str:
     """Return what is trained on what, as one line."""
     start = f"; going on after step {standing.step}" if standing.step else ""
     return (
-        f"{parts.num_parameters / 1e6:.1f} M parameters; {parts.loader.num_examples} instances, "
-        f"{parts.loader.steps_per_epoch} steps an epoch, {len(parts.heldout)} held out; "
+        f"{parts.num_parameters / 1e6:.1f} M parameters; {parts.phases.loader.num_examples} instances, "
+        f"{parts.phases.loader.steps_per_epoch} steps an epoch, {len(parts.heldout)} held out; "
         f"{str(parts.settings.precision).removeprefix('torch.')} on {parts.fixed['machine']['device']}, "
         f"{parts.fixed['machine']['threads']} threads{start}"
     )

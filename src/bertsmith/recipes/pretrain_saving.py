@@ -58,7 +58,7 @@ def save_checkpoint(parts: Parts, standing: Standing, log: RunLog) -> None:
     _require_sound_weights(parts, standing)
     log.sync()
     begun = time.monotonic()
-    state = standing.state(parts.budget.elapsed_seconds) | parts.fixed
+    state = standing.state(parts.budget.elapsed_seconds) | parts.phases.state() | parts.fixed
     keep = parts.config.keep_checkpoints + _holds_back(parts, standing)
     standing.checkpoint = checkpoint.save(parts.out, standing.step, parts.model, parts.optimizer, state, keep)
     standing.last_saved = time.monotonic()
@@ -83,7 +83,7 @@ def write_results(parts: Parts, standing: Standing) -> dict[str, Any]:
     metrics: dict[str, Any] = {
         "step": standing.step,
         "tokens": standing.tokens,
-        "epochs": round(parts.loader.epochs(standing.step), 3),
+        "epochs": round(parts.phases.epochs(standing.step), 3),
         "seconds": round(seconds, 1),
         "tokens_per_second": round(standing.tokens / seconds, 1),
         "parameters": parts.num_parameters,
@@ -98,7 +98,7 @@ def write_results(parts: Parts, standing: Standing) -> dict[str, Any]:
         parts.out / "model",
         parts.model,
         parts.tokenizer,
-        {"task": "pretraining", "head": "pretraining", "labels": None, "seq_len": parts.instances.seq_len},
+        {"task": "pretraining", "head": "pretraining", "labels": None, "seq_len": parts.phases.seq_len},
         model_card("A BERT pretrained with Bertsmith", facts, usage),
     )
     metrics |= summary(parts, standing)

@@ -25,7 +25,7 @@ Texts = tuple[str, "str | None"]
 
 @dataclass(frozen=True)
 class EncodedRow:
-    """[CLS] A [SEP], or [CLS] A [SEP] B [SEP].
+    """[CLS] A [SEP], or [CLS] A [SEP] B [SEP]; with byte-level BPE <s> A </s>, or <s> A </s></s> B </s>.
 
     Attributes:
         ids: int64 ``(n,)``.
@@ -102,7 +102,8 @@ def encode_rows(
         second = None if second_text is None else next(seconds)
         row = _assemble(first, second, tokenizer, seq_len, keep_tail=truncation == "head")
         if row.truncated and truncation == "error":
-            pieces = len(first) + 2 + (len(second) + 1 if second is not None else 0)
+            between = 0 if second is None else len(tokenizer.between_ids)
+            pieces = len(first) + 2 + between + len(second or ())
             raise InputError(
                 f"{where(index)} has {pieces} pieces, more than seq-len {seq_len}; raise --seq-len or choose "
                 "--truncation tail or head"
@@ -114,12 +115,14 @@ def encode_rows(
 def _assemble(
     first: list[int], second: list[int] | None, tokenizer: Tokenizer, seq_len: int, keep_tail: bool
 ) -> EncodedRow:
-    space = seq_len - (2 if second is None else 3)
+    between = [] if second is None else tokenizer.between_ids
+    space = seq_len - 2 - len(between)
     keep_first, keep_second = longest_first(len(first), len(second or ()), space)
     truncated = keep_first < len(first) or keep_second < len(second or ())
-    head = [tokenizer.cls_id, *_cut(first, keep_first, keep_tail), tokenizer.sep_id]
-    tail = [] if second is None else [*_cut(second, keep_second, keep_tail), tokenizer.sep_id]
-    return EncodedRow(np.array(head + tail, dtype=np.int64), len(head), truncated)
+    head = [tokenizer.cls_id, *_cut(first, keep_first, keep_tail), *between]
+    tail = [*_cut(second or [], keep_second, keep_tail), tokenizer.sep_id]
+    second_start = len(head) + (len(tail) if second is None else 0)
+    return EncodedRow(np.array(head + tail, dtype=np.int64), second_start, truncated)
 
 
 def _cut(ids: list[int], keep: int, keep_tail: bool) -> list[int]:

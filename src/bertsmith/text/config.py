@@ -54,3 +54,33 @@ class TokenizerConfig:
     strip_accents: bool | None = None
     split_chinese: bool = True
     max_word_characters: int = 100
+
+
+@dataclass(frozen=True)
+class BpeConfig:
+    """How text becomes pieces of byte-level BPE; stored with the vocabulary.
+
+    Attributes:
+        merges: pairs of pieces that become one, the first to be merged first.
+        prefix_space: put a space before a text that begins with none, so that its first word is like others
+            (RoBERTa's own files: no).
+    """
+
+    merges: tuple[tuple[str, str], ...]
+    prefix_space: bool = False
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """The names of the special tokens of one kind of vocabulary."""
+
+    pad: str
+    unk: str
+    cls: str
+    sep: str
+    mask: str
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All five."""
+        return (self.pad, self.unk, self.cls, self.sep, self.mask)

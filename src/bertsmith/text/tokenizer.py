@@ -1,8 +1,9 @@
-"""WordPiece: text to ids and back. The only place that knows the special tokens.
+"""Text to ids and back, whatever the kind of vocabulary: WordPiece or byte-level BPE.
 
-Literal special tokens in running text ("[SEP]") are text like any other; only ``encode_with_masks`` reads
-"[MASK]" as the real token. The saved tokenizer.json does know them as special tokens and adds [CLS] and
-[SEP], as other programs expect.
+The only place that knows the special tokens, with ``wordpiece`` and ``bpe``, which say what each kind does
+its own way. Literal special tokens in running text ("[SEP]") are text like any other; only
+``encode_with_masks`` reads a mask as the real token. The saved tokenizer.json does know them as special
+tokens and adds [CLS] and [SEP] (<s> and </s>), as other programs expect.
 """
 
 from __future__ import annotations
@@ -12,53 +13,103 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from bertsmith.config import to_dict
 from bertsmith.errors import InputError
 from bertsmith.files import write_json, write_text
-from bertsmith.text.config import TokenizerConfig
+from bertsmith.text import bpe, wordpiece
+from bertsmith.text.bpe import ByteLevelBpe
+from bertsmith.text.config import BpeConfig, SpecialTokens, TokenizerConfig
+from bertsmith.text.wordpiece import CONTINUATION, WordPiece, bert_normalizer, holds_capitals
+
+__all__ = ["CONTINUATION", "SPECIAL_TOKENS", "UNK", "Tokenizer", "bert_normalizer", "holds_capitals"]
 
 _LOG = logging.getLogger(__name__)
 
-PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
-SPECIAL_TOKENS = (PAD, UNK, CLS, SEP, MASK)
-CONTINUATION = "##"
-VOCABULARY_FILE = "vocab.txt"
+SPECIAL_TOKENS = wordpiece.SPECIALS.all
+"""Of WordPiece: [PAD] [UNK] [CLS] [SEP] [MASK]."""
+UNK = wordpiece.SPECIALS.unk
 TOKENIZER_FILE = "tokenizer.json"
 SETTINGS_FILE = "tokenizer_config.json"
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_LONGEST_WORD_LIMIT = 1 << 20
-_HUGGING_FACE_WORD_LIMIT = 100
-_MARKER = re.compile(r"\[.*\]|<.*>")
 
-_KINDS: dict[str, tuple[type, ...]] = {
-    "lowercase": (bool,),
-    "strip_accents": (bool, type(None)),
-    "split_chinese": (bool,),
-    "max_word_characters": (int,),
-}
+
+class Scheme(Protocol):
+    """What each kind of vocabulary does its own way.
+
+    Attributes:
+        algorithm: its name.
+        specials: its special tokens.
+        masks: what stands for a mask in a text to fill.
+        separators_between: how many separators stand between the texts of a pair.
+    """
+
+    algorithm: str
+    specials: SpecialTokens
+    masks: tuple[str, ...]
+    separators_between: int
+
+    def engine(self, ids: dict[str, int]) -> tokenizers.Tokenizer:
+        """Return what encodes; it knows no special tokens in text."""
+        ...
+
+    def exported(self, ids: dict[str, int]) -> tokenizers.Tokenizer:
+        """Return an engine for other programs, which knows and adds special tokens."""
+        ...
+
+    def continues(self, piece: str) -> bool:
+        """Say whether a piece goes on with a word."""
+        ...
+
+    def shown(self, piece: str) -> str:
+        """Return a piece as people read it."""
+        ...
+
+    def attached(self, text: str, piece: str) -> str:
+        """Return a text with a piece at its end."""
+        ...
+
+    def joined(self, pieces: Sequence[str]) -> str:
+        """Return the text of pieces."""
+        ...
+
+    def before_mask(self, text: str) -> str:
+        """Return the text before a mask as it is encoded."""
+        ...
+
+    def in_document(self, sentences: Sequence[str]) -> Sequence[str]:
+        """Return a document's sentences as they are encoded one by one."""
+        ...
+
+    def write(self, directory: Path, vocab: Sequence[str], name: str | None) -> None:
+        """Write the vocabulary's own files; ``None``: under their usual names."""
+        ...
+
+    def settings(self) -> dict[str, Any]:
+        """Return what tokenizer_config.json says besides the special tokens."""
+        ...
 
 
 class Tokenizer:
-    """A WordPiece vocabulary with its settings.
+    """A vocabulary with its settings.
 
     Attributes:
-        config: how text becomes pieces.
+        config: how text becomes pieces; its type says which kind of vocabulary this is.
         vocab: the pieces; the place is the id.
         max_length: positions of the model it belongs to, for programs that read the saved files; ``None``:
             unknown. Nothing is cut here.
     """
 
-    def __init__(self, vocab: Sequence[str], config: TokenizerConfig, where: str = "vocabulary") -> None:
+    def __init__(
+        self, vocab: Sequence[str], config: TokenizerConfig | BpeConfig, where: str = "vocabulary"
+    ) -> None:
         """Make a tokenizer.
 
         Args:
@@ -67,63 +118,64 @@ class Tokenizer:
             where: what to call the vocabulary in errors, such as its file.
 
         Raises:
-            InputError: a special token is missing, or the word limit is out of range.
+            InputError: a special token is missing, the word limit is out of range, or merges do not fit.
         """
-        for token in SPECIAL_TOKENS:
+        scheme: Scheme = (
+            ByteLevelBpe(config, where) if isinstance(config, BpeConfig) else WordPiece(config, where)
+        )
+        for token in scheme.specials.all:
             if token not in vocab:
                 raise InputError(f"{where}: the special token {token} is missing; add a line with it")
-        if not 0 < config.max_word_characters <= _LONGEST_WORD_LIMIT:
-            raise InputError(
-                f"{where}: max_word_characters is {config.max_word_characters}; it has to be from 1 to "
-                f"{_LONGEST_WORD_LIMIT}"
-            )
         self.config = config
         self.vocab = list(vocab)
         self.max_length: int | None = None
+        self._scheme = scheme
         self._ids = _ids_of(self.vocab)
-        self._engine = _engine(self._ids, config)
+        self._engine = scheme.engine(self._ids)
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
-        """Load a vocab.txt, or a directory that holds one, with the settings that lie beside it.
+        """Load a vocabulary with the settings that lie beside it.
 
         Settings are read from tokenizer_config.json, else from tokenizer.json (Hugging Face's files and ours
-        alike). Without either, the casing is settled by the vocabulary: cased if it holds capitals; a warning
-        says so.
+        alike). Without either, the casing of a WordPiece vocabulary is settled by the vocabulary: cased if it
+        holds capitals; a warning says so.
+
+        Args:
+            path: a vocab.txt (WordPiece), a vocab.json with merges.txt beside it or a tokenizer.json
+                (byte-level BPE), or a directory that holds one of them.
 
         Raises:
             InputError: there is no vocabulary, a special token is missing, or a settings file is broken.
         """
-        from bertsmith.text.vocabulary import read_vocabulary  # it needs the special tokens of this module
-
-        path = Path(path)
-        file = path / VOCABULARY_FILE if path.is_dir() else path
-        if not file.is_file():
-            raise InputError(f"{file}: no such vocabulary; give a vocab.txt or a directory that holds one")
-        vocab = read_vocabulary(file)
-        config = _stored_config(file.parent)
-        if config is None:
-            config = TokenizerConfig(lowercase=not holds_capitals(vocab))
-            _LOG.warning(
-                "%s: no %s beside it, so the casing is taken from the vocabulary: %s",
-                *(file, SETTINGS_FILE, "uncased" if config.lowercase else "cased, because it holds capitals"),
-            )
+        file = _vocabulary_file(Path(path))
+        directory = file.parent
+        settings = _read_json(directory / SETTINGS_FILE) or {}
+        engine = _read_json(directory / TOKENIZER_FILE) or {}
+        read = _read_bpe if file.suffix == ".json" else _read_wordpiece
+        vocab, config = read(file, settings, engine)
         tokenizer = cls(vocab, config, where=str(file))
-        tokenizer.max_length = _stored_max_length(file.parent)
+        length = settings.get("model_max_length")
+        tokenizer.max_length = length if isinstance(length, int) and 0 < length < 1 << 31 else None
         return tokenizer
 
-    def save(self, directory: Path, vocabulary_name: str = VOCABULARY_FILE) -> None:
-        """Write the vocabulary, tokenizer.json and tokenizer_config.json into a directory.
+    def save(self, directory: Path, vocabulary_name: str | None = None) -> None:
+        """Write the vocabulary's files, tokenizer.json and tokenizer_config.json into a directory.
 
         Args:
             directory: where to; made if missing.
-            vocabulary_name: the vocabulary's file name.
+            vocabulary_name: the vocabulary's file name; ``None``: the usual one.
         """
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        write_text(directory / vocabulary_name, "".join(f"{token}\n" for token in self.vocab))
-        write_text(directory / TOKENIZER_FILE, self._exported().to_str(pretty=True))
+        self._scheme.write(directory, self.vocab, vocabulary_name)
+        write_text(directory / TOKENIZER_FILE, self._scheme.exported(self._ids).to_str(pretty=True))
         write_json(directory / SETTINGS_FILE, self._settings())
+
+    @property
+    def algorithm(self) -> str:
+        """The kind of vocabulary: "wordpiece" or "bpe"."""
+        return self._scheme.algorithm
 
     @property
     def vocab_size(self) -> int:
@@ -132,41 +184,47 @@ class Tokenizer:
 
     @property
     def pad_id(self) -> int:
-        """Id of [PAD]."""
-        return self._ids[PAD]
+        """Id of [PAD] or <pad>."""
+        return self._ids[self._scheme.specials.pad]
 
     @property
     def unk_id(self) -> int:
-        """Id of [UNK]."""
-        return self._ids[UNK]
+        """Id of [UNK] or <unk>."""
+        return self._ids[self._scheme.specials.unk]
 
     @property
     def cls_id(self) -> int:
-        """Id of [CLS]."""
-        return self._ids[CLS]
+        """Id of [CLS] or <s>."""
+        return self._ids[self._scheme.specials.cls]
 
     @property
     def sep_id(self) -> int:
-        """Id of [SEP]."""
-        return self._ids[SEP]
+        """Id of [SEP] or </s>."""
+        return self._ids[self._scheme.specials.sep]
 
     @property
     def mask_id(self) -> int:
-        """Id of [MASK]."""
-        return self._ids[MASK]
+        """Id of [MASK] or <mask>."""
+        return self._ids[self._scheme.specials.mask]
+
+    @property
+    def between_ids(self) -> list[int]:
+        """What stands between the texts of a pair: [SEP], or </s> </s>."""
+        return [self.sep_id] * self._scheme.separators_between
 
     @cached_property
     def special_ids(self) -> frozenset[int]:
         """Ids of the five special tokens."""
-        return frozenset(self._ids[token] for token in SPECIAL_TOKENS)
+        return frozenset(self._ids[token] for token in self._scheme.specials.all)
 
     @cached_property
     def continuation(self) -> npt.NDArray[np.bool_]:
         """Which pieces go on with a word, bool ``(vocab,)``."""
-        prefix = CONTINUATION
-        return np.array(
-            [token.startswith(prefix) and token != prefix for token in self.vocab], dtype=np.bool_
-        )
+        return np.array([self._scheme.continues(token) for token in self.vocab], dtype=np.bool_)
+
+    def holds(self, token: str) -> bool:
+        """Say whether a piece is in the vocabulary."""
+        return token in self._ids
 
     def id(self, token: str) -> int:
         """Return the id of a piece, that of [UNK] if there is none."""
@@ -175,6 +233,10 @@ class Tokenizer:
     def token(self, id: int) -> str:
         """Return the piece of an id."""
         return self.vocab[id]
+
+    def shown(self, id: int) -> str:
+        """Return the piece of an id as people read it."""
+        return self._scheme.shown(self.vocab[id])
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text; no special tokens are added or read."""
@@ -194,28 +256,39 @@ class Tokenizer:
         return encoding.ids, encoding.offsets
 
     def encode_with_masks(self, text: str) -> list[int]:
-        """Return the ids of a text in which each "[MASK]" is the real token."""
+        """Return the ids of a text in which each "[MASK]" (of BPE also "<mask>") is the real token."""
+        *before, last = self._between_masks(text)
         ids = []
-        for place, part in enumerate(text.split(MASK)):
-            if place:
-                ids.append(self.mask_id)
-            ids.extend(self.encode(part))
-        return ids
+        for part in before:
+            ids.extend(self.encode(self._scheme.before_mask(part)))
+            ids.append(self.mask_id)
+        return ids + self.encode(last)
+
+    def filled(self, text: str, ids: Iterable[int]) -> str:
+        """Return a text with a piece in the place of each of its masks, given as ids in their order."""
+        first, *parts = self._between_masks(text)
+        for id, part in zip(ids, parts, strict=True):
+            first = self._scheme.attached(first, self.vocab[id]) + part
+        return first
+
+    def in_document(self, sentences: Sequence[str]) -> Sequence[str]:
+        """Return the sentences of a document as they have to be encoded one by one.
+
+        So that their ids, put end to end, are those of the document.
+        """
+        return self._scheme.in_document(sentences)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return readable text: pieces joined to words, words by spaces; special tokens are kept."""
-        words: list[str] = []
-        for token in (self.vocab[int(id)] for id in ids):
-            if words and token.startswith(CONTINUATION) and token != CONTINUATION:
-                words[-1] += token.removeprefix(CONTINUATION)
-            else:
-                words.append(token)
-        return " ".join(words)
+        """Return readable text; special tokens are kept."""
+        return self._scheme.joined([self.vocab[int(id)] for id in ids])
 
     def identity(self) -> str:
         """Return the SHA-256 over vocabulary and settings, in hexadecimal."""
         settings = json.dumps(to_dict(self.config), sort_keys=True)
         return hashlib.sha256("\n".join([settings, *self.vocab]).encode()).hexdigest()
+
+    def _between_masks(self, text: str) -> list[str]:
+        return re.split("|".join(map(re.escape, self._scheme.masks)), text)
 
     def _encoding(self, text: str) -> Any:
         try:
@@ -225,41 +298,18 @@ class Tokenizer:
                 raise
         return self._engine.encode(_SURROGATE.sub("\ufffd", text), add_special_tokens=False)
 
-    def _exported(self) -> tokenizers.Tokenizer:
-        """Return an engine that knows the special tokens and adds [CLS] and [SEP]."""
-        engine = _engine(self._ids, self.config)
-        engine.add_special_tokens([tokenizers.AddedToken(token, special=True) for token in SPECIAL_TOKENS])
-        engine.post_processor = processors.TemplateProcessing(
-            single=f"{CLS}:0 $A:0 {SEP}:0",
-            pair=f"{CLS}:0 $A:0 {SEP}:0 $B:1 {SEP}:1",
-            special_tokens=[(CLS, self.cls_id), (SEP, self.sep_id)],
-        )
-        return engine
-
     def _settings(self) -> dict[str, Any]:
-        # transformers' BertTokenizer knows this word limit only; the general class reads tokenizer.json.
-        is_plain = self.config.max_word_characters == _HUGGING_FACE_WORD_LIMIT
-        settings: dict[str, Any] = {
-            "tokenizer_class": "BertTokenizer" if is_plain else "PreTrainedTokenizerFast",
-            "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
-            "do_lower_case": self.config.lowercase,
-            "strip_accents": self.config.strip_accents,
-            "tokenize_chinese_chars": self.config.split_chinese,
-            "max_word_characters": self.config.max_word_characters,
-            "pad_token": PAD,
-            "unk_token": UNK,
-            "cls_token": CLS,
-            "sep_token": SEP,
-            "mask_token": MASK,
+        specials = self._scheme.specials
+        settings = self._scheme.settings() | {
+            "pad_token": specials.pad,
+            "unk_token": specials.unk,
+            "cls_token": specials.cls,
+            "sep_token": specials.sep,
+            "mask_token": specials.mask,
         }
         if self.max_length is not None:
             settings["model_max_length"] = self.max_length
         return settings
-
-
-def holds_capitals(vocab: Iterable[str]) -> bool:
-    """Say whether a vocabulary is cased: a piece has a capital, markers such as [unused1] or <S> aside."""
-    return any(token != token.lower() and not _MARKER.fullmatch(token) for token in vocab)
 
 
 def _ids_of(vocab: Sequence[str]) -> dict[str, int]:
@@ -269,24 +319,59 @@ def _ids_of(vocab: Sequence[str]) -> dict[str, int]:
     return ids
 
 
-def bert_normalizer(config: TokenizerConfig) -> normalizers.BertNormalizer:
-    """Return what cleans, lower-cases and strips text before it is split."""
-    return normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=config.split_chinese,
-        strip_accents=config.strip_accents,
-        lowercase=config.lowercase,
+def _vocabulary_file(path: Path) -> Path:
+    """Return the file that holds the vocabulary.
+
+    Raises:
+        InputError: there is none, or a directory holds two.
+    """
+    if not path.is_dir():
+        if not path.is_file():
+            raise InputError(f"{path}: no such vocabulary; give a vocab.txt, a vocab.json or their directory")
+        return path
+    found = [path / name for name in (wordpiece.VOCABULARY_FILE, bpe.VOCABULARY_FILE)]
+    found = [file for file in found if file.is_file()]
+    if len(found) == 2:
+        raise InputError(
+            f"{path}: holds {found[0].name} and {found[1].name}; remove the one that is not meant"
+        )
+    if found:
+        return found[0]
+    engine = (_read_json(path / TOKENIZER_FILE) or {}).get("model") or {}
+    if engine.get("type") == "BPE":
+        return path / TOKENIZER_FILE
+    raise InputError(
+        f"{path / wordpiece.VOCABULARY_FILE}: no such vocabulary; give a vocab.txt, a vocab.json or their "
+        "directory"
     )
 
 
-def _engine(ids: dict[str, int], config: TokenizerConfig) -> tokenizers.Tokenizer:
-    engine = tokenizers.Tokenizer(
-        models.WordPiece(ids, unk_token=UNK, max_input_chars_per_word=config.max_word_characters)
-    )
-    engine.normalizer = bert_normalizer(config)
-    engine.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    engine.decoder = decoders.WordPiece(prefix=CONTINUATION)
-    return engine
+def _read_wordpiece(
+    file: Path, settings: dict[str, Any], engine: dict[str, Any]
+) -> tuple[list[str], TokenizerConfig]:
+    from bertsmith.text.vocabulary import read_vocabulary  # it needs the special tokens of this module
+
+    vocab = read_vocabulary(file)
+    config = wordpiece.stored_config(settings, engine, str(file.parent))
+    if config is None:
+        config = TokenizerConfig(lowercase=not holds_capitals(vocab))
+        _LOG.warning(
+            "%s: no %s beside it, so the casing is taken from the vocabulary: %s",
+            *(file, SETTINGS_FILE, "uncased" if config.lowercase else "cased, because it holds capitals"),
+        )
+    return vocab, config
+
+
+def _read_bpe(file: Path, settings: dict[str, Any], engine: dict[str, Any]) -> tuple[list[str], BpeConfig]:
+    if file.name == TOKENIZER_FILE:
+        vocab, merges = bpe.read_engine(engine, file)
+    else:
+        vocab, merges = bpe.read_files(file, file.parent / bpe.MERGES_FILE)
+    splitter = bpe.byte_level(engine) or {}
+    prefix_space = settings.get("add_prefix_space", splitter.get("add_prefix_space", False))
+    if not isinstance(prefix_space, bool):
+        raise InputError(f"{file.parent}: add_prefix_space is {prefix_space!r}; mend {SETTINGS_FILE}")
+    return vocab, BpeConfig(merges, prefix_space)
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
@@ -299,43 +384,3 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     if not isinstance(value, dict):
         raise InputError(f"{path}: has to hold one JSON object; write it anew or remove it")
     return value
-
-
-def _stored_config(directory: Path) -> TokenizerConfig | None:
-    """Return the settings beside a vocabulary, ``None`` if no file says whether it is cased."""
-    settings = _read_json(directory / SETTINGS_FILE) or {}
-    engine = _read_json(directory / TOKENIZER_FILE) or {}
-    normalizer = _stored_normalizer(engine.get("normalizer"))
-    lowercase = settings.get("do_lower_case", normalizer.get("lowercase"))
-    if lowercase is None:
-        return None
-    default = TokenizerConfig()
-    strip = settings.get("strip_accents", normalizer.get("strip_accents"))
-    split = settings.get("tokenize_chinese_chars", normalizer.get("handle_chinese_chars"))
-    limit = settings.get("max_word_characters", (engine.get("model") or {}).get("max_input_chars_per_word"))
-    config = TokenizerConfig(
-        lowercase=lowercase,
-        strip_accents=strip,
-        split_chinese=default.split_chinese if split is None else split,
-        max_word_characters=default.max_word_characters if limit is None else limit,
-    )
-    for name, kinds in _KINDS.items():
-        if type(getattr(config, name)) not in kinds:
-            value = asdict(config)[name]
-            raise InputError(f"{directory}: the tokenizer setting {name} is {value!r}; mend {SETTINGS_FILE}")
-    return config
-
-
-def _stored_normalizer(normalizer: Any) -> dict[str, Any]:
-    """Return the settings of the BertNormalizer in a tokenizer.json, alone or in a sequence."""
-    if not isinstance(normalizer, dict):
-        return {}
-    for part in normalizer.get("normalizers") or [normalizer]:
-        if isinstance(part, dict) and part.get("type") == "BertNormalizer":
-            return part
-    return {}
-
-
-def _stored_max_length(directory: Path) -> int | None:
-    length = (_read_json(directory / SETTINGS_FILE) or {}).get("model_max_length")
-    return length if isinstance(length, int) and 0 < length < 1 << 31 else None

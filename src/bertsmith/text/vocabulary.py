@@ -1,10 +1,11 @@
-"""Reading vocabulary files, and training WordPiece vocabularies."""
+"""Reading vocabulary files, and training vocabularies: WordPiece and byte-level BPE."""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
 from bertsmith.errors import InputError
-from bertsmith.text.config import TokenizerConfig
+from bertsmith.text import bpe
+from bertsmith.text.config import BpeConfig, TokenizerConfig
 from bertsmith.text.tokenizer import CONTINUATION, SPECIAL_TOKENS, UNK, bert_normalizer
 
 _LOG = logging.getLogger(__name__)
@@ -84,14 +86,12 @@ def train_vocabulary(
         InputError: a number is out of range, there is no text, or ``size`` is too small for the single
             characters.
     """
-    for name, value, least in (
+    _check_numbers(
         ("size", size, len(SPECIAL_TOKENS) + 1),
         ("min_frequency", min_frequency, 1),
         ("limit_alphabet", limit_alphabet, 0),
         ("max_word_characters", tokenizer.max_word_characters, 1),
-    ):
-        if value < least:
-            raise InputError(f"vocab: {name} is {value}; it has to be at least {least}")
+    )
     words = count_words(lines, tokenizer)
     if not words:
         raise InputError("vocab: the corpus holds no words; give a corpus with text")
@@ -110,13 +110,70 @@ def train_vocabulary(
             f"{len(SPECIAL_TOKENS) + len(single)}; raise size or lower limit_alphabet (now {len(alphabet)})"
         )
     vocab = _merged(usable, [*SPECIAL_TOKENS, *single], size, min_frequency)
-    if len(vocab) < size:
+    warn_if_small(len(vocab), size, min_frequency)
+    return vocab
+
+
+def train_bpe(lines: Iterable[str], size: int, min_frequency: int = 2) -> tuple[list[str], BpeConfig]:
+    """Train a byte-level BPE vocabulary in RoBERTa's layout; the same text gives the same, always.
+
+    The engine breaks ties between equally frequent pairs by the ids of their pieces; all 256 bytes have
+    theirs before it starts.
+
+    Args:
+        lines: the text, read once; memory grows with the number of distinct words.
+        size: entries wanted, special tokens included.
+        min_frequency: a pair of pieces must occur at least that often to be merged.
+
+    Returns:
+        <s> <pad> </s> <unk>, the bytes, the merged pieces, the most frequent first, <mask>; and the merges.
+        Fewer than ``size``, with a warning, when the text has no more pairs.
+
+    Raises:
+        InputError: a number is out of range, or there is no text.
+    """
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    specials = [*bpe.FIRST_SPECIALS, bpe.SPECIALS.mask]
+    _check_numbers(("size", size, len(specials) + len(alphabet)), ("min_frequency", min_frequency, 1))
+    engine = tokenizers.Tokenizer(models.BPE())
+    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=size - len(specials),
+        min_frequency=min_frequency,
+        initial_alphabet=alphabet,
+        show_progress=False,
+    )
+    read = Counter[bool]()
+    engine.train_from_iterator(_counted(lines, read), trainer)
+    if not read[True]:
+        raise InputError("vocab: the corpus holds no words; give a corpus with text")
+    merges = tuple(tuple(pair) for pair in json.loads(engine.to_str())["model"]["merges"])
+    ids = engine.get_vocab()
+    vocab = [*bpe.FIRST_SPECIALS, *sorted(ids, key=ids.__getitem__), bpe.SPECIALS.mask]
+    warn_if_small(len(vocab), size, min_frequency)
+    return vocab, BpeConfig(merges)
+
+
+def _counted(lines: Iterable[str], read: Counter[bool]) -> Iterator[str]:
+    for line in lines:
+        read[bool(line.strip())] += 1
+        yield line
+
+
+def _check_numbers(*limits: tuple[str, int, int]) -> None:
+    for name, value, least in limits:
+        if value < least:
+            raise InputError(f"vocab: {name} is {value}; it has to be at least {least}")
+
+
+def warn_if_small(found: int, size: int, min_frequency: int) -> None:
+    """Say that a corpus had too little for the entries that were wanted."""
+    if found < size:
         _LOG.warning(
             "vocab: the corpus is too small for %d entries: the vocabulary has %d, because no further "
             "pair of pieces occurs %d times",
-            *(size, len(vocab), min_frequency),
+            *(size, found, min_frequency),
         )
-    return vocab
 
 
 def _covering(letters: Counter[str], frequent: list[str]) -> int:
@@ -167,14 +224,14 @@ def _merged(words: dict[str, int], first: list[str], size: int, min_frequency: i
         continuing_subword_prefix=CONTINUATION,
         show_progress=False,
     )
-    engine.train_from_iterator(_repeated(words), trainer)
+    engine.train_from_iterator(repeated(words), trainer)
     ids = engine.get_vocab(with_added_tokens=True)
     vocab = sorted(ids, key=ids.__getitem__)
     assert vocab[: len(first)] == first, "the trainer keeps the pieces it is given in their order"
     return vocab
 
 
-def _repeated(words: dict[str, int]) -> Iterator[str]:
+def repeated(words: Mapping[str, int]) -> Iterator[str]:
     """Yield each word as often as it occurs, many in one string."""
     block: list[str] = []
     for word, count in words.items():
