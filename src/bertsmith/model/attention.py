@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import groupby
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bertsmith.layout import Layout
+from bertsmith.layout import Layout, moved
 from bertsmith.model.batched_attention import batched_attention
 from bertsmith.model.config import BertConfig
 
@@ -40,7 +41,7 @@ def _padded_attention(qkv: Tensor, layout: Layout, num_heads: int, dropout_proba
     """Attend in one rectangle, keys at padding masked: the reference that the other kernels are held to."""
     assert layout.row_tokens is not None
     rectangle = qkv.view(layout.batch, layout.row_tokens, -1)  # (batch, seq, 3 * hidden)
-    lengths = torch.tensor(layout.lengths, device=qkv.device)
+    lengths = moved(torch.tensor(layout.lengths), qkv.device)
     is_token = torch.arange(layout.row_tokens, device=qkv.device) < lengths[:, None]  # (batch, seq)
     mask = None if min(layout.lengths) == layout.row_tokens else is_token[:, None, None, :]
     return _rectangle_attention(rectangle, mask, num_heads, dropout_probability).flatten(0, 1)
@@ -75,11 +76,20 @@ def _varlen_attention(qkv: Tensor, layout: Layout, num_heads: int) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
     query, key, value = qkv.view(layout.places, 3, num_heads, -1).unbind(1)  # (places, heads, head_size)
-    ends = torch.tensor((*layout.starts, layout.places), dtype=torch.int32, device=qkv.device)
+    bounds = _row_bounds(layout, qkv.device)
     longest = max(layout.lengths)
-    attended = varlen_attn(query, key, value, ends, ends, longest, longest)
+    attended = varlen_attn(query, key, value, bounds, bounds, longest, longest)
     assert isinstance(attended, Tensor)
     return attended.flatten(1)  # (places, hidden)
+
+
+@lru_cache(maxsize=64)
+def _row_bounds(layout: Layout, device: torch.device) -> Tensor:
+    """Return where each row starts, and the end of the last; int32 ``(batch + 1,)``.
+
+    Kept for the layers and the backward pass of a batch, so that it is moved to the device once.
+    """
+    return moved(torch.tensor((*layout.starts, layout.places), dtype=torch.int32), device)
 
 
 class SelfAttention(nn.Module):
