@@ -84,7 +84,7 @@ def save_bundle(
     )
     with atomic_directory(Path(directory)) as temporary:
         (temporary / "config.json").write_text(_as_json(values), encoding="utf-8")
-        stored = huggingface.state_to_huggingface(state, config.family, tokenizer.pad_id)
+        stored = huggingface.state_to_huggingface(state, values["model_type"], tokenizer.pad_id)
         save_file(stored, temporary / "model.safetensors", metadata={"format": "pt"})
         stored_tokenizer = copy.copy(tokenizer)
         stored_tokenizer.max_length = config.max_positions
@@ -120,7 +120,9 @@ def load_bundle(directory: Path | str, allow_missing: bool = False) -> Bundle:
     tokenizer = Tokenizer.load(directory)
     _check_vocabulary(tokenizer, config, directory)
     stored = huggingface.read_state(directory)
-    state = huggingface.state_from_huggingface(stored, config.family, huggingface.pad_id_of(values))
+    state = huggingface.state_from_huggingface(
+        stored, huggingface.model_type_of(config), huggingface.pad_id_of(values)
+    )
     _cut_padded_vocabulary(state, config, directory)
     _check_encoder(state, config, directory, allow_missing)
     return Bundle(config, tokenizer, _read_task(directory, values, config, state), state, directory)
@@ -158,7 +160,7 @@ def _read_task(
         _check_task(task, path, config, None if classifier is None else classifier.shape[0])
         return task
     # Heads for words and for choices have weights of the same name: they are no head for whole texts.
-    expected = huggingface.class_of(_ARCHITECTURES[BertForClassification], config.family)
+    expected = huggingface.class_of(_ARCHITECTURES[BertForClassification], huggingface.model_type_of(config))
     architectures = values.get("architectures") or [expected]
     if classifier is None or "pooler.dense.weight" not in state or expected not in architectures:
         return None
@@ -194,7 +196,7 @@ def _cut_padded_vocabulary(state: dict[str, Tensor], config: BertConfig, directo
             logger.warning(
                 "%s: %s has %d rows, cut to vocab_size %d",
                 directory,
-                huggingface.their_name(name, config.family),
+                huggingface.their_name(name, huggingface.model_type_of(config)),
                 state[name].shape[0],
                 config.vocab_size,
             )
@@ -210,10 +212,10 @@ def _check_encoder(
     for name, value in expected.items():
         name = f"bert.{name}"
         if name not in state:
-            missing += huggingface.missing_names(name, state, config.family)
+            missing += huggingface.missing_names(name, state, huggingface.model_type_of(config))
         elif state[name].shape != value.shape:
             raise InputError(
-                f"{directory}: {huggingface.their_name(name, config.family)} has shape "
+                f"{directory}: {huggingface.their_name(name, huggingface.model_type_of(config))} has shape "
                 f"{tuple(state[name].shape)} but "
                 f"config.json says {tuple(value.shape)}; weights and config.json belong to different models"
             )
@@ -288,7 +290,7 @@ def _never_stored(bundle: Bundle) -> tuple[str, ...]:
 
 
 def _stored_name(name: str, bundle: Bundle) -> str:
-    return huggingface.their_name(name, bundle.config.family)
+    return huggingface.their_name(name, huggingface.model_type_of(bundle.config))
 
 
 def _fill(

@@ -179,7 +179,7 @@ def test_names_go_there_and_back():
             "else.weight",
         )
     }
-    theirs = to_roberta(stored, 1)
+    theirs = to_roberta(stored, "roberta", 1)
     assert theirs.keys() == {
         "roberta.embeddings.position_embeddings.weight",
         "roberta.encoder.layer.0.attention.self.query.weight",
@@ -189,7 +189,7 @@ def test_names_go_there_and_back():
         "classifier.out_proj.weight",
         "else.weight",
     }
-    back = from_roberta(theirs, 1)
+    back = from_roberta(theirs, "roberta", 1)
     assert back.keys() == stored.keys()
     assert all(torch.equal(back[name], stored[name]) for name in stored)
 

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from bertsmith.interop.huggingface import config_to_huggingface, state_to_huggingface
 from bertsmith.model.bert import Bert, BertForClassification, BertForPreTraining
-from bertsmith.model.config import BertConfig
+from bertsmith.model.config import NORMS, BertConfig
 from tests.model.rows import PAD_ID, VOCAB_SIZE, places_of, random_ids, rows_of
 
 SHAPES = {
@@ -110,11 +110,12 @@ def test_classification_model_equals_transformers(num_outputs):
     close(model(rectangle), theirs.logits, 1e-5)
 
 
+@pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("row_tokens", [None, 40], ids=["unpadded", "padded"])
-def test_reading_a_few_places_gives_what_all_places_have_there(row_tokens):
+def test_reading_a_few_places_gives_what_all_places_have_there(row_tokens, norm):
     """Outputs and gradients: what nobody reads is left out, not changed."""
     torch.manual_seed(0)
-    model = Bert(SMALL).double().eval()
+    model = Bert(replace(SMALL, norm=norm)).double().eval()
     tokens = rows_of(random_ids(LENGTHS), row_tokens)
     read = places_of(tokens.layout)[[0, 0, 7, 3, 60, -1]]
     results = []
@@ -127,9 +128,10 @@ def test_reading_a_few_places_gives_what_all_places_have_there(row_tokens):
         torch.testing.assert_close(everywhere, only_there, rtol=1e-10, atol=1e-10)
 
 
-def test_padded_and_unpadded_gradients_agree_in_float64():
+@pytest.mark.parametrize("norm", NORMS)
+def test_padded_and_unpadded_gradients_agree_in_float64(norm):
     torch.manual_seed(0)
-    model = BertForPreTraining(SMALL).double().eval()
+    model = BertForPreTraining(replace(SMALL, norm=norm)).double().eval()
     gradients = []
     for row_tokens in (None, 40):
         tokens = rows_of(random_ids(LENGTHS), row_tokens)
@@ -141,10 +143,11 @@ def test_padded_and_unpadded_gradients_agree_in_float64():
         torch.testing.assert_close(unpadded_gradient, padded_gradient, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-5), (torch.bfloat16, 0.06)])
-def test_a_row_does_not_depend_on_its_batch(dtype, tolerance):
+def test_a_row_does_not_depend_on_its_batch(dtype, tolerance, norm):
     torch.manual_seed(0)
-    model = Bert(SMALL).eval().to(dtype)
+    model = Bert(replace(SMALL, norm=norm)).eval().to(dtype)
     ids = random_ids((7, 40, 7, 8, 3, 22))
     with torch.no_grad():
         alone = model(rows_of(ids[:1])).float()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from bertsmith.data.config import MaskingConfig
 from bertsmith.recipes.pretrain import pretrain
 from bertsmith.training.config import OptimizerConfig
-from tests.recipes.pretraining import events, settings, timeless, weights
+from tests.recipes.pretraining import SHAPE, events, settings, timeless, weights
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "muon, wsd": {
@@ -21,9 +22,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "batch_warmup_fraction": 0.5,
         "batch_warmup_start": 2,
     },
-    "cosine, spans": {
+    "cosine, spans, pre-LN, recomputed": {
         "optimizer": OptimizerConfig(learning_rate=2e-3, schedule="cosine"),
         "masking": MaskingConfig(span_mean=3.8),
+        "architecture": replace(SHAPE, norm="pre"),
+        "checkpoint_activations": True,
     },
 }
 
@@ -52,3 +55,25 @@ def test_the_rate_and_the_batch_follow_their_settings(pretraining_data, tmp_path
     taken = [after - before for before, after in zip([0, *tokens], tokens, strict=False)]
     assert max(taken[:2]) < min(taken[6:]) / 2  # 2 and 3 instances against 8
     assert metrics["epochs"] > 0
+
+
+def test_a_pre_norm_run_goes_on_from_its_model(pretraining_data, tmp_path):
+    shape = replace(SHAPE, norm="pre")
+    first = pretrain(settings(pretraining_data, tmp_path / "first", architecture=shape))
+    still = OptimizerConfig(learning_rate=1e-12, weight_decay=0.0)
+    model = str(tmp_path / "first" / "model")
+    second = pretrain(
+        settings(pretraining_data, tmp_path / "second", init=model, optimizer=still, steps=1, dropout=0.0)
+    )
+    assert second["heldout_loss"] == pytest.approx(first["heldout_loss"], abs=1e-4)
+
+
+def test_recomputing_activations_changes_nothing_and_may_change_on_resuming(pretraining_data, tmp_path):
+    for name, recomputed in (("kept", False), ("recomputed", True)):
+        changes = {"checkpoint_activations": recomputed, "steps": 4, "checkpoint_steps": 2}
+        pretrain(settings(pretraining_data, tmp_path / name, **changes))
+    assert weights(tmp_path / "kept") == weights(tmp_path / "recomputed")
+    shutil.rmtree(tmp_path / "kept" / "checkpoints" / "step-00000004")
+    changes = {"checkpoint_activations": True, "steps": 4, "checkpoint_steps": 2, "resume": True}
+    pretrain(settings(pretraining_data, tmp_path / "kept", **changes))
+    assert weights(tmp_path / "kept") == weights(tmp_path / "recomputed")

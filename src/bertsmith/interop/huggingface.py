@@ -47,6 +47,7 @@ _OPTIONAL_KEYS = {
 }
 _WRAPPERS = ("module.", "_orig_mod.")
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+_MODEL_TYPES = (*FAMILIES, roberta.PRE_NORM)
 _QKV = ("query", "key", "value")
 DECODER_WEIGHT = "mlm_head.decoder.weight"
 DECODER_BIAS = "mlm_head.decoder.bias"
@@ -57,6 +58,7 @@ _MODULES = {
     "bert.embeddings.position_embeddings": "bert.embeddings.position",
     "bert.embeddings.token_type_embeddings": "bert.embeddings.segment",
     "bert.embeddings.LayerNorm": "bert.embeddings.norm",
+    "bert.LayerNorm": "bert.norm",
     "bert.pooler.dense": "pooler.dense",
     "cls.predictions.transform.dense": "mlm_head.dense",
     "cls.predictions.transform.LayerNorm": "mlm_head.norm",
@@ -104,11 +106,11 @@ def config_from_huggingface(values: Mapping[str, Any], path: Path) -> BertConfig
     Raises:
         InputError: it is no BERT encoder, or a setting is missing or not supported.
     """
-    family = values.get("model_type", "bert")
-    if family not in FAMILIES:
+    model_type = values.get("model_type", "bert")
+    if model_type not in _MODEL_TYPES:
         raise InputError(
-            f"{path}: model_type is {family!r}; supported are {' and '.join(map(repr, FAMILIES))} (encoders "
-            "with absolute positions)"
+            f"{path}: model_type is {model_type!r}; supported are {', '.join(map(repr, _MODEL_TYPES))} "
+            "(encoders with absolute positions)"
         )
     if values.get("position_embedding_type", "absolute") != "absolute" or values.get("is_decoder"):
         raise InputError(f"{path}: relative positions and decoders are not supported, only BERT's encoder is")
@@ -126,26 +128,38 @@ def config_from_huggingface(values: Mapping[str, Any], path: Path) -> BertConfig
         if isinstance(value, bool) or not isinstance(value, kinds):
             wanted = "a number" if float in kinds else "a whole number"
             raise InputError(f"{path}: {name} is {value!r}, expected {wanted}")
-    if family == "roberta":
-        stored = settings.get("max_positions", BertConfig.max_positions)
-        settings["max_positions"] = stored - roberta.position_offset(pad_id_of(values))
     if values.get("classifier_dropout") not in (None, settings.get("hidden_dropout", 0.1)):
         logger.warning("%s: classifier_dropout is not used; hidden_dropout is in its place", path)
+    settings |= _settings_of_kind(model_type, settings, pad_id_of(values))
     try:
-        return BertConfig(activation=_ACTIVATIONS[activation], family=family, **settings)
+        return BertConfig(activation=_ACTIVATIONS[activation], **settings)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
 
 
-def class_of(bert_class: str, family: str) -> str:
-    """Return the class of transformers that in a family stands for one of BERT's."""
-    return roberta.class_name(bert_class) if family == "roberta" else bert_class
+def _settings_of_kind(model_type: str, settings: Mapping[str, Any], pad_id: int) -> dict[str, Any]:
+    """Return the settings that follow from a kind of model."""
+    kind: dict[str, Any] = {"norm": "pre"} if model_type == roberta.PRE_NORM else {"family": model_type}
+    if model_type in roberta.MODEL_TYPES:
+        stored = settings.get("max_positions", BertConfig.max_positions)
+        kind["max_positions"] = stored - roberta.position_offset(pad_id)
+    return kind
+
+
+def model_type_of(config: BertConfig) -> str:
+    """Return the kind of model as which other programs know an architecture."""
+    return roberta.PRE_NORM if config.norm == "pre" else config.family
+
+
+def class_of(bert_class: str, model_type: str) -> str:
+    """Return the class of transformers that in a kind of model stands for one of BERT's."""
+    return roberta.class_name(bert_class, model_type) if model_type in roberta.MODEL_TYPES else bert_class
 
 
 def pad_id_of(values: Mapping[str, Any]) -> int:
     """Return the id of the padding that config.json names, or its kind of model has."""
     pad_id = values.get("pad_token_id")
-    default = 1 if values.get("model_type") == "roberta" else 0
+    default = 1 if values.get("model_type") in roberta.MODEL_TYPES else 0
     return pad_id if type(pad_id) is int and pad_id >= 0 else default
 
 
@@ -161,15 +175,16 @@ def config_to_huggingface(
     Args:
         config: the architecture.
         architecture: BERT's class of transformers that loads the weights with nothing missing; for another
-            family its own takes its place.
+            kind of model its own takes its place.
         task: the content of task.json, for label names and the problem's type.
         pad_id: id of [PAD].
         num_outputs: scores of the classification head, ``None`` without one.
     """
     keys = _ARCHITECTURE_KEYS | _OPTIONAL_KEYS
+    model_type = model_type_of(config)
     values: dict[str, Any] = {
-        "architectures": [class_of(architecture, config.family)],
-        "model_type": config.family,
+        "architectures": [class_of(architecture, model_type)],
+        "model_type": model_type,
         **{theirs: getattr(config, ours) for ours, theirs in keys.items()},
         "hidden_act": _ACTIVATION_NAMES[config.activation],
         "position_embedding_type": "absolute",
@@ -177,7 +192,7 @@ def config_to_huggingface(
         "tie_word_embeddings": True,
         "dtype": "float32",
     }
-    if config.family == "roberta":
+    if model_type in roberta.MODEL_TYPES:
         values["max_position_embeddings"] += roberta.position_offset(pad_id)
     if num_outputs is not None:
         names: Sequence[str] = (task or {}).get("labels") or [f"LABEL_{i}" for i in range(num_outputs)]
@@ -262,7 +277,7 @@ def _read_bin(path: Path) -> State:
     return dict(loaded)
 
 
-def state_from_huggingface(stored: Mapping[str, Tensor], family: str = "bert", pad_id: int = 0) -> State:
+def state_from_huggingface(stored: Mapping[str, Tensor], model_type: str = "bert", pad_id: int = 0) -> State:
     """Return the weights under our names, in float32.
 
     A ``module.`` prefix is dropped, a missing ``bert.`` prefix added, gamma and beta of a LayerNorm are its
@@ -271,14 +286,14 @@ def state_from_huggingface(stored: Mapping[str, Tensor], family: str = "bert", p
 
     Args:
         stored: under Hugging Face's names.
-        family: of the model.
+        model_type: kind of the model.
         pad_id: id of the padding; RoBERTa's positions depend on it.
     """
     named = {_settled_name(name): value for name, value in stored.items()}
-    if family == "roberta":
-        named = roberta.from_roberta(named, pad_id)
+    if model_type in roberta.MODEL_TYPES:
+        named = roberta.from_roberta(named, model_type, pad_id)
     if not any(name.startswith("bert.") for name in named):
-        parts = ("embeddings.", "encoder.", "pooler.")
+        parts = ("embeddings.", "encoder.", "LayerNorm.", "pooler.")
         named = {f"bert.{name}" if name.startswith(parts) else name: value for name, value in named.items()}
     state: State = {}
     for name, value in named.items():
@@ -324,9 +339,10 @@ def _drop_tied_decoder(state: State) -> None:
             del state[decoder]
 
 
-def their_name(name: str, family: str = "bert") -> str:
+def their_name(name: str, model_type: str = "bert") -> str:
     """Return Hugging Face's name of one of our weights (of a fused one: the query's)."""
-    return roberta.roberta_name(_bert_name(name)) if family == "roberta" else _bert_name(name)
+    theirs = _bert_name(name)
+    return roberta.roberta_name(theirs, model_type) if model_type in roberta.MODEL_TYPES else theirs
 
 
 def _bert_name(name: str) -> str:
@@ -340,21 +356,21 @@ def _bert_name(name: str) -> str:
     return f"{modules[module]}.{kind}" if module in modules else name
 
 
-def missing_names(name: str, state: Mapping[str, Tensor], family: str = "bert") -> list[str]:
+def missing_names(name: str, state: Mapping[str, Tensor], model_type: str = "bert") -> list[str]:
     """Return Hugging Face's names of what one of our weights lacks; parts of a fused one may be there."""
     if ".attention.qkv." not in name:
-        return [their_name(name, family)]
+        return [their_name(name, model_type)]
     parts = [(part, _bert_name(name).replace(".query.", f".{part}.")) for part in _QKV]
-    query = their_name(name, family)
+    query = their_name(name, model_type)
     return [query.replace(".query.", f".{part}.") for part, theirs in parts if _our_name(theirs) not in state]
 
 
-def state_to_huggingface(state: Mapping[str, Tensor], family: str = "bert", pad_id: int = 0) -> State:
+def state_to_huggingface(state: Mapping[str, Tensor], model_type: str = "bert", pad_id: int = 0) -> State:
     """Return weights with our names under Hugging Face's, on the host, contiguous.
 
     Args:
         state: of a model; the encoder's names begin with "bert.".
-        family: of the model.
+        model_type: kind of the model.
         pad_id: id of the padding; RoBERTa's positions depend on it.
     """
     stored: State = {}
@@ -366,4 +382,4 @@ def state_to_huggingface(state: Mapping[str, Tensor], family: str = "bert", pad_
                 stored[theirs.replace(".query.", f".{part}.")] = piece.contiguous()
         else:
             stored[theirs] = value
-    return roberta.to_roberta(stored, pad_id) if family == "roberta" else stored
+    return roberta.to_roberta(stored, model_type, pad_id) if model_type in roberta.MODEL_TYPES else stored

@@ -4,7 +4,12 @@ Positions are counted from behind the padding's number, so the table of position
 beginning, which no token reads. The dense layer with tanh that BERT calls its pooler is part of the head for
 classes. There is no next sentence prediction.
 
-Source: transformers, modeling_roberta.py; fairseq, models/roberta/model.py and utils.make_positions.
+RoBERTa-PreLayerNorm is the same with LayerNorm before the sublayers; so its norms have other names and one is
+new. That is how other programs know our BERT with ``norm`` "pre"; of it, pooler and head of next sentence
+prediction are kept, which those programs pass over.
+
+Source: transformers, modeling_roberta.py and modeling_roberta_prelayernorm.py; fairseq,
+    models/roberta/model.py and utils.make_positions.
 """
 
 from __future__ import annotations
@@ -14,22 +19,31 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+PRE_NORM = "roberta-prelayernorm"
+_BASES = {"roberta": "roberta.", PRE_NORM: "roberta_prelayernorm."}
+_CLASSES = {"roberta": "Roberta", PRE_NORM: "RobertaPreLayerNorm"}
+MODEL_TYPES = tuple(_BASES)
+
 # What BERT's name begins with, and RoBERTa's; the first that fits counts.
 _BEGINNINGS = (
     ("cls.predictions.transform.dense.", "lm_head.dense."),
     ("cls.predictions.transform.LayerNorm.", "lm_head.layer_norm."),
     ("cls.predictions.decoder.", "lm_head.decoder."),
     ("cls.predictions.bias", "lm_head.bias"),
-    ("bert.", "roberta."),
 )
 _HEAD_BEGINNINGS = (("bert.pooler.dense.", "classifier.dense."), ("classifier.", "classifier.out_proj."))
+# The same for norms within a layer of RoBERTa-PreLayerNorm; in this order, the second is part of the first.
+_NORMS = (
+    (".attention.output.LayerNorm.", ".attention.LayerNorm."),
+    (".output.LayerNorm.", ".intermediate.LayerNorm."),
+)
 _POSITIONS = "embeddings.position_embeddings.weight"
 _NOT_STORED = ("cls.seq_relationship.", "bert.pooler.")
 
 
-def class_name(bert_class: str) -> str:
+def class_name(bert_class: str, model_type: str) -> str:
     """Return the class of transformers that stands for one of BERT's."""
-    return bert_class.replace("Bert", "Roberta").replace("ForPreTraining", "ForMaskedLM")
+    return bert_class.replace("Bert", _CLASSES[model_type]).replace("ForPreTraining", "ForMaskedLM")
 
 
 def position_offset(pad_id: int) -> int:
@@ -37,44 +51,60 @@ def position_offset(pad_id: int) -> int:
     return pad_id + 1
 
 
-def roberta_name(name: str) -> str:
+def roberta_name(name: str, model_type: str) -> str:
     """Return RoBERTa's name of a weight with BERT's name (the pooler is in the head for classes)."""
-    return _renamed(name, (*_HEAD_BEGINNINGS, *_BEGINNINGS))
+    return _renamed(name, model_type, with_head=True)
 
 
-def to_roberta(stored: Mapping[str, Tensor], pad_id: int) -> dict[str, Tensor]:
+def to_roberta(stored: Mapping[str, Tensor], model_type: str, pad_id: int) -> dict[str, Tensor]:
     """Return weights with BERT's names under RoBERTa's.
 
     Args:
-        stored: of a model; a pooler is left out unless a head for classes reads it, and so is the head of
-            next sentence prediction, which nothing has trained.
+        stored: of a model; of "roberta", a pooler is left out unless a head for classes reads it, and so is
+            the head of next sentence prediction, which nothing has trained.
+        model_type: one of ``MODEL_TYPES``.
         pad_id: id of the padding.
     """
-    pairs: tuple[tuple[str, str], ...] = _BEGINNINGS
-    if any(name.startswith("classifier.") for name in stored):
-        pairs = (*_HEAD_BEGINNINGS, *_BEGINNINGS)
+    with_head = any(name.startswith("classifier.") for name in stored)
     result = {}
     for name, value in stored.items():
-        theirs = _renamed(name, pairs)
+        theirs = _renamed(name, model_type, with_head)
         if name.endswith(_POSITIONS):
             unused = torch.zeros(position_offset(pad_id), value.shape[1], dtype=value.dtype)
             value = torch.cat([unused, value])
-        if theirs.startswith("classifier.") or not name.startswith(_NOT_STORED):
+        is_stored = model_type == PRE_NORM or not name.startswith(_NOT_STORED)
+        if is_stored or theirs.startswith("classifier."):
             result[theirs] = value
     return result
 
 
-def from_roberta(stored: Mapping[str, Tensor], pad_id: int) -> dict[str, Tensor]:
+def from_roberta(stored: Mapping[str, Tensor], model_type: str, pad_id: int) -> dict[str, Tensor]:
     """Return weights with RoBERTa's names under BERT's, positions from 0; unknown names stay."""
-    back = tuple((theirs, ours) for ours, theirs in (*_HEAD_BEGINNINGS, *_BEGINNINGS))
-    result = {_renamed(name, back): value for name, value in stored.items()}
+    result = {_bert_name(name, model_type): value for name, value in stored.items()}
     for name, value in result.items():
         if name.endswith(_POSITIONS):
             result[name] = value[position_offset(pad_id) :].contiguous()
     return result
 
 
-def _renamed(name: str, pairs: tuple[tuple[str, str], ...]) -> str:
+def _renamed(name: str, model_type: str, with_head: bool) -> str:
+    pairs = (*(_HEAD_BEGINNINGS if with_head else ()), *_BEGINNINGS, ("bert.", _BASES[model_type]))
+    if model_type == PRE_NORM:
+        for old, new in _NORMS:
+            name = name.replace(old, new)
+    return _with_beginning(name, pairs)
+
+
+def _bert_name(name: str, model_type: str) -> str:
+    pairs = (*_HEAD_BEGINNINGS, *_BEGINNINGS, ("bert.", _BASES[model_type]))
+    name = _with_beginning(name, tuple((theirs, ours) for ours, theirs in pairs))
+    if model_type == PRE_NORM:
+        for ours, theirs in _NORMS:
+            name = name.replace(theirs, ours)
+    return name
+
+
+def _with_beginning(name: str, pairs: tuple[tuple[str, str], ...]) -> str:
     for old, new in pairs:
         if name.startswith(old):
             return new + name.removeprefix(old)

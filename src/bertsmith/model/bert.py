@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from bertsmith.layout import Tokens
+from bertsmith.layout import Tokens, moved
 from bertsmith.model.config import BertConfig
 from bertsmith.model.dropout import Dropout
 from bertsmith.model.embeddings import Embeddings
-from bertsmith.model.encoder import EncoderLayer
+from bertsmith.model.encoder import LAYERS, final_norm
 from bertsmith.model.heads import MlmHead, Pooler
 
 
@@ -35,7 +35,7 @@ def initialize(module: nn.Module, std: float) -> None:
 
 def first_tokens(tokens: Tokens) -> Tensor:
     """Return the place of each row's first token, [CLS]; int64 ``(batch,)``."""
-    return torch.tensor(tokens.layout.starts, device=tokens.input_ids.device)
+    return moved(torch.tensor(tokens.layout.starts), tokens.input_ids.device)
 
 
 class Bert(nn.Module):
@@ -45,7 +45,8 @@ class Bert(nn.Module):
         super().__init__()
         self.config = config
         self.embeddings = Embeddings(config)
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
+        self.layers = nn.ModuleList(LAYERS[config.norm](config) for _ in range(config.num_layers))
+        self.norm = final_norm(config)
         initialize(self, config.initializer_std)
 
     def forward(self, tokens: Tokens, read: Tensor | None = None) -> Tensor:
@@ -62,14 +63,18 @@ class Bert(nn.Module):
         hidden: Tensor = self.embeddings(tokens)
         for layer in self.layers[:-1]:
             hidden = layer(hidden, tokens.layout)
-        last: Tensor = self.layers[-1](hidden, tokens.layout, read)
+        last: Tensor = self.norm(self.layers[-1](hidden, tokens.layout, read))
         return last
 
     def hidden_states(self, tokens: Tokens) -> list[Tensor]:
-        """Return the output of the embeddings and of every layer, each float ``(places, hidden)``."""
+        """Return the output of the embeddings and of every layer, each float ``(places, hidden)``.
+
+        The last one is what heads read: after the final LayerNorm, where there is one.
+        """
         states: list[Tensor] = [self.embeddings(tokens)]
         for layer in self.layers:
             states.append(layer(states[-1], tokens.layout))
+        states[-1] = self.norm(states[-1])
         return states
 
 

@@ -8,6 +8,7 @@ from bertsmith.errors import InputError
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
 FAMILIES = ("bert", "roberta")
+NORMS = ("post", "pre")
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,11 @@ class BertConfig:
         layer_norm_eps: inside the root of LayerNorm.
         initializer_std: of the normal, cut at two sigma.
         family: "bert" or "roberta" (no next sentence prediction): as what other programs load the model.
+        norm: where LayerNorm stands: "post", after each residual (the original), or "pre", before each
+            sublayer and once at the end: trains at higher rates; other tools read it as
+            roberta-prelayernorm, which knows "gelu" alone.
 
-    Source: modeling.py, BertConfig and BertModel; the paper, section 3.
+    Source: modeling.py, BertConfig and BertModel; the paper, section 3. "pre": arXiv 2002.04745.
     """
 
     vocab_size: int = 0
@@ -45,6 +49,7 @@ class BertConfig:
     layer_norm_eps: float = 1e-12
     initializer_std: float = 0.02
     family: str = "bert"
+    norm: str = "post"
 
     def __post_init__(self) -> None:
         sizes = (
@@ -68,6 +73,12 @@ class BertConfig:
             raise InputError(
                 f"activation {self.activation!r} is unknown; take one of {', '.join(ACTIVATIONS)}"
             )
+        for name in ("hidden_dropout", "attention_dropout"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise InputError(f"{name} is {getattr(self, name)}; it has to be at least 0 and below 1")
+        self._check_kind()
+
+    def _check_kind(self) -> None:
         if self.family not in FAMILIES:
             raise InputError(f"family {self.family!r} is unknown; take one of {', '.join(FAMILIES)}")
         if self.family == "roberta" and self.activation != "gelu":
@@ -75,9 +86,13 @@ class BertConfig:
                 f"activation is {self.activation!r}, but RoBERTa's masked language model always has gelu; "
                 "take gelu, or family bert"
             )
-        for name in ("hidden_dropout", "attention_dropout"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise InputError(f"{name} is {getattr(self, name)}; it has to be at least 0 and below 1")
+        if self.norm not in NORMS:
+            raise InputError(f"norm {self.norm!r} is unknown; take one of {', '.join(NORMS)}")
+        if self.norm == "pre" and (self.activation != "gelu" or self.family != "bert"):
+            raise InputError(
+                f"norm is 'pre', which goes with activation gelu and family bert, not {self.activation} and "
+                f"{self.family}: other programs know it as a kind of its own, roberta-prelayernorm"
+            )
 
     @property
     def head_size(self) -> int:

@@ -1,4 +1,4 @@
-"""One layer of the encoder."""
+"""One layer of the encoder, with LayerNorm after or before its sublayers."""
 
 from __future__ import annotations
 
@@ -50,9 +50,48 @@ class EncoderLayer(nn.Module):
             Float ``(places, hidden)``, or ``(read, hidden)``.
         """
         attended = self.attention(hidden, layout, read)
-        if read is not None:
-            hidden = hidden.index_select(0, read)  # (read, hidden)
+        return self.transform(_at(hidden, read), attended)
+
+    def transform(self, hidden: Tensor, attended: Tensor) -> Tensor:
+        """Return what follows attention: everything that works on each place alone.
+
+        Args:
+            hidden: the layer's input, float ``(read, hidden)``.
+            attended: attention's output, float ``(read, hidden)``.
+        """
         hidden = self.attention_norm(self.dropout.add(hidden, attended))
         transformed = self.output(self.activation(self.intermediate(hidden)))
         normalized: Tensor = self.output_norm(self.dropout.add(hidden, transformed))
         return normalized
+
+
+class PreNormLayer(EncoderLayer):
+    """The same sublayers, each with its LayerNorm before it; the residual is never normalised (pre-LN).
+
+    Source: arXiv 2002.04745, section 3.2.
+    """
+
+    def forward(self, hidden: Tensor, layout: Layout, read: Tensor | None = None) -> Tensor:
+        """Return the layer's output, see ``EncoderLayer``."""
+        attended = self.attention(self.attention_norm(hidden), layout, read)
+        return self.transform(_at(hidden, read), attended)
+
+    def transform(self, hidden: Tensor, attended: Tensor) -> Tensor:
+        """Return what follows attention, see ``EncoderLayer``."""
+        hidden = self.dropout.add(hidden, attended)
+        transformed = self.output(self.activation(self.intermediate(self.output_norm(hidden))))
+        return self.dropout.add(hidden, transformed)
+
+
+def _at(hidden: Tensor, read: Tensor | None) -> Tensor:
+    return hidden if read is None else hidden.index_select(0, read)  # (read, hidden)
+
+
+LAYERS: dict[str, type[EncoderLayer]] = {"post": EncoderLayer, "pre": PreNormLayer}
+
+
+def final_norm(config: BertConfig) -> nn.Module:
+    """Return what follows the last layer: LayerNorm where the layers leave the residual as it is."""
+    if config.norm == "pre":
+        return nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+    return nn.Identity()

@@ -107,6 +107,8 @@ class PretrainConfig:
         batch_warmup_start: instances of the first step of a growing batch; 0: an eighth of batch_size.
         micro_batch_size: instances a forward pass; 0: the whole batch. Fewer need less memory, same result.
         precision: "auto" (bfloat16 where the processor computes in it), "float32" or "bfloat16".
+        compile: compile the layers; the first steps take longer. Without a compiler it warns and goes on.
+        checkpoint_activations: compute activations again in the backward pass: less memory, more time.
         dropout: overrides both dropouts of the architecture.
         seed: of weights, order, masks and dropout.
         resume: go on from the newest checkpoint of out.
@@ -143,6 +145,8 @@ class PretrainConfig:
     batch_warmup_start: int = 0
     micro_batch_size: int = 0
     precision: str = "auto"
+    compile: bool = False
+    checkpoint_activations: bool = False
     dropout: float | None = None
     seed: int = 0
     resume: bool = False

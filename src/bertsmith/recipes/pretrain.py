@@ -16,6 +16,7 @@ from bertsmith.data.shards import Instances
 from bertsmith.device import describe, keep_freed_memory, limit_threads, pick_device, pick_precision
 from bertsmith.errors import RunError
 from bertsmith.model.bert import BertForPreTraining
+from bertsmith.model.execution import prepare_layers
 from bertsmith.objectives import PretrainingObjective
 from bertsmith.randomness import seed_of
 from bertsmith.recipes.config import PretrainConfig
@@ -109,6 +110,7 @@ def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
         model = BertForPreTraining(architecture).to(device)
     else:
         model = load_pretraining_model(dataclasses.replace(initial, config=architecture)).to(device)
+    prepare_layers(model, device, config.compile, config.checkpoint_activations)
     optimizer = build_optimizer(model, config.optimizer)
     standing = Standing()
     if found is not None:

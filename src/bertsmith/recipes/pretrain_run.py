@@ -304,6 +304,7 @@ def fixed_settings(
         "batch_warmup_start": config.batch_warmup_start,
         "micro_batch_size": config.micro_batch_size,
         "precision": precision,
+        "compile": config.compile,
         "seed": config.seed,
         "architecture": to_dict(architecture),
         "optimizer": to_dict(config.optimizer),
