@@ -202,7 +202,7 @@ def test_the_originals_config_needs_no_model_type():
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"model_type": "xlnet"}, "model_type is 'xlnet'; supported are 'bert', 'roberta', 'roberta-prelayernorm'"),
+        ({"model_type": "xlnet"}, "model_type is 'xlnet'; supported are 'bert', 'roberta', 'roberta-pre"),
         ({"model_type": "distilbert"}, "supported are 'bert', "),
         ({"position_embedding_type": "relative_key"}, "relative positions"),
         ({"is_decoder": True}, "decoders are not supported"),
