@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from bertsmith.errors import InputError
-from bertsmith.files import atomic_directory
+from bertsmith.files import atomic_directory, storage_errors
 from bertsmith.interop import huggingface
 from bertsmith.model.bert import Bert, BertForClassification, BertForPreTraining, initialize
 from bertsmith.model.config import BertConfig
@@ -82,7 +82,7 @@ def save_bundle(
     values = huggingface.config_to_huggingface(
         config, _ARCHITECTURES[type(model)], task, tokenizer.pad_id, getattr(model, "num_outputs", None)
     )
-    with atomic_directory(Path(directory)) as temporary:
+    with atomic_directory(Path(directory)) as temporary, storage_errors(Path(directory)):
         (temporary / "config.json").write_text(_as_json(values), encoding="utf-8")
         stored = huggingface.state_to_huggingface(state, values["model_type"], tokenizer.pad_id)
         save_file(stored, temporary / "model.safetensors", metadata={"format": "pt"})

@@ -40,6 +40,8 @@ VERBS: dict[str, type[Any]] = {
 """Each verb's settings; the function is ``bertsmith.recipes.VERB.VERB``."""
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
+_TOGETHER = ("pretrain",)
+"""Verbs that several processes can run together, started by torchrun."""
 _WRONG_PATHS = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError)
 
 
@@ -105,11 +107,15 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
     if output.print_config:
         print(yaml.safe_dump(to_dict(settings), sort_keys=False, allow_unicode=True), end="")
         return DONE
+    rank = int(os.environ.get("RANK", "0"))
+    is_together = "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
+    if is_together and verb not in _TOGETHER:
+        raise InputError(f"{verb} is done by one process; start it without torchrun")
     recipe = importlib.import_module(f"bertsmith.recipes.{verb}")
     summary: dict[str, Any] = getattr(recipe, verb)(settings)
     if hasattr(recipe, "show") and not output.json:
         recipe.show(summary)
-    else:
+    elif rank == 0:  # the others would say the same
         _print_summary(summary, output.json, rows_on_stdout=getattr(settings, "out", None) == "-")
     return FAILED if summary.get("interrupted") or summary.get("failed") else DONE
 

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from bertsmith.errors import InputError
 
 
@@ -107,6 +109,19 @@ def atomic_directory(path: Path) -> Iterator[Path]:
             os.replace(old, path)
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Raise what safetensors raises when it cannot write as the OSError that it is.
+
+    Raises:
+        OSError: the disk is full, for example; it names ``path``.
+    """
+    try:
+        yield
+    except SafetensorError as error:
+        raise OSError(f"{path}: {error}") from error
 
 
 def write_text(path: Path, text: str) -> None:

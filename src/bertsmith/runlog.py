@@ -7,7 +7,9 @@ elsewhere.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import errno
 import importlib.metadata
 import importlib.util
 import json
@@ -122,7 +124,8 @@ class RunLog:
     def _open(self, last_step: int) -> None:
         path = self.directory / "metrics.jsonl"
         truncate_metrics(path, last_step)
-        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed in close)
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (closed in close)
+        self._waiting = b""  # lines that found no room on the disk
         self._writer = _tensorboard_writer(self.directory, last_step)
 
     def __enter__(self) -> RunLog:
@@ -134,13 +137,37 @@ class RunLog:
         self.close()
 
     def log(self, values: Mapping[str, Any]) -> None:
-        """Append one event; it holds ``step`` and is on its way to the disk when this returns."""
-        self._file.write(json.dumps(values) + "\n")
-        self._file.flush()
-        if self._writer is not None:
+        """Append one event; it holds ``step`` and is on its way to the disk when this returns.
+
+        On a full disk it waits in memory, and the run goes on.
+        """
+        had_room = not self._waiting
+        self._waiting += (json.dumps(values) + "\n").encode()
+        try:
+            self._write_waiting()
+        except OSError as error:
+            if had_room:
+                self.note(f"WARNING: {self._file.name}: {error}; the log waits in memory until there is room")
+        if self._writer is None:
+            return
+        try:
             for name, value in values.items():
                 if name != "step" and isinstance(value, int | float):
                     self._writer.add_scalar(name, value, values["step"])
+        except OSError as error:
+            self.note(f"WARNING: {error}; nothing more goes to TensorBoard, all goes to {self._file.name}")
+            self._writer = None
+
+    def _write_waiting(self) -> None:
+        """Append whole lines or nothing: half a line would be the end of the log for whoever reads it."""
+        size = os.fstat(self._file.fileno()).st_size
+        try:
+            if self._file.write(self._waiting) != len(self._waiting):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            self._file.truncate(size)
+            raise
+        self._waiting = b""
 
     def progress(self, fraction: float, text: str) -> None:
         """Show how far the run is: the bar at most twice a second, a plain line at most every ten seconds.
@@ -172,7 +199,12 @@ class RunLog:
         self._print(text)
 
     def sync(self) -> None:
-        """Wait until what was logged is on the disk; call it before a checkpoint that counts on it."""
+        """Wait until what was logged is on the disk; call it before a checkpoint that counts on it.
+
+        Raises:
+            OSError: there is no room.
+        """
+        self._write_waiting()
         os.fsync(self._file.fileno())
 
     def rewind(self, last_step: int) -> None:
@@ -188,13 +220,40 @@ class RunLog:
         self._close_files()
 
     def _close_files(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        with contextlib.suppress(OSError):  # a full disk was told of
+            if self._writer is not None:
+                self._writer.close()
+            self._write_waiting()
+        self._writer = None
         self._file.close()
 
     def _print(self, text: str) -> None:
         self.console.print(escape(text), soft_wrap=True)
+
+
+class SilentLog(RunLog):
+    """The log of a rank that writes and shows nothing, because the main one does."""
+
+    def __init__(self) -> None:
+        pass
+
+    def log(self, values: Mapping[str, Any]) -> None:
+        """Do nothing."""
+
+    def progress(self, fraction: float, text: str) -> None:
+        """Do nothing."""
+
+    def note(self, text: str) -> None:
+        """Do nothing."""
+
+    def sync(self) -> None:
+        """Do nothing."""
+
+    def rewind(self, last_step: int) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 def _tensorboard_writer(directory: Path, last_step: int) -> SummaryWriter | None:

@@ -15,6 +15,7 @@ from bertsmith.data.config import MaskingConfig
 from bertsmith.data.cuts import BatchWarmup
 from bertsmith.data.loader import PretrainingLoader, fixed_batches
 from bertsmith.data.shards import Instances
+from bertsmith.distributed import Ranks
 from bertsmith.errors import InputError
 from tests.data.conftest import rows_of, write_split
 
@@ -111,6 +112,46 @@ def test_micro_batches_cut_the_same_rows_and_masks(pairs, vocabulary) -> None:
             assert merged == masked_rows(whole)
             ids = np.concatenate([part.example_ids for part in parts])
             np.testing.assert_array_equal(ids, whole.example_ids)
+
+
+@pytest.mark.parametrize("micro", [0, 1, 3, 64])
+@pytest.mark.parametrize("world", [1, 2, 3, 8])
+def test_ranks_get_the_same_rows_and_masks_in_equally_many_batches(pairs, vocabulary, world, micro) -> None:
+    loader = PretrainingLoader(pairs(37), vocabulary, MaskingConfig(), 0, 10)
+    for step in range(5):  # the fourth is short: 7 rows
+        (whole,) = loader.batch(step)
+        merged: dict[int, tuple[list[int], list[int], list[int], int]] = {}
+        numbers, tokens = set(), []
+        for rank in range(world):
+            batches = loader.batch(step, micro, Ranks(rank, world))
+            numbers.add(len(batches))
+            for batch in batches:
+                assert not merged.keys() & set(batch.example_ids.tolist())
+                if len(batch.example_ids):
+                    merged.update(masked_rows(batch))
+                else:  # takes part for nothing
+                    assert batch.tokens.layout.batch == 1
+                    assert (len(batch.picks), len(batch.pick_labels)) == (0, 0)
+                    assert batch.nsp_labels.tolist() == [IGNORED]
+            tokens.append(sum(batch.tokens.layout.num_tokens for batch in batches))
+        assert len(numbers) == 1
+        assert merged == masked_rows(whole)
+        if world == 2:
+            assert abs(tokens[0] - tokens[1]) <= 32
+
+
+@pytest.mark.parametrize("world", [2, 3, 8])
+def test_ranks_evaluate_each_example_once(pairs, vocabulary, world) -> None:
+    instances = pairs(40)
+    whole = list(fixed_batches(instances, vocabulary, MaskingConfig(), 25, 10))
+    parts = [
+        list(fixed_batches(instances, vocabulary, MaskingConfig(), 25, 10, Ranks(rank, world)))
+        for rank in range(world)
+    ]
+    assert len({len(part) for part in parts}) == 1
+    real = [batch for part in parts for batch in part if len(batch.example_ids)]
+    assert len(real) == 3
+    assert all(any(same(one, two) for two in real) for one in whole)
 
 
 def test_rows_are_the_instances_with_their_masks_undone(pairs, vocabulary) -> None:

@@ -119,7 +119,6 @@ def test_a_damaged_checkpoint_costs_only_the_steps_since_the_one_before(
         ({"steps": 20}, "steps was 12, is now 20"),
         ({"steps": None, "budget": "10m"}, "budget was None, is now '10m'"),
         ({"batch_size": 4}, "batch_size was 8, is now 4"),
-        ({"micro_batch_size": 4}, "micro_batch_size was 0, is now 4"),
         ({"precision": "bfloat16"}, "precision was 'torch.float32'"),
         ({"dropout": 0.0}, "architecture.hidden_dropout was 0.1, is now 0.0"),
         ({"optimizer": OptimizerConfig(learning_rate=5e-4)}, "optimizer.learning_rate was 0.001"),
@@ -129,6 +128,22 @@ def test_settings_that_make_another_run_are_refused(changes, named, finished_run
     shutil.copytree(finished_run, tmp_path / "run")
     with pytest.raises(InputError, match=named):
         pretrain(settings(pretraining_data, tmp_path / "run", checkpoint_steps=5, resume=True, **changes))
+
+
+def test_other_micro_batches_go_on_and_it_is_said(
+    finished_run, pretraining_data, tmp_path, caplog, monkeypatch
+):
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        dying_after(5, patch)
+        with pytest.raises(Died):
+            pretrain(settings(pretraining_data, out, checkpoint_steps=5))
+    pretrain(settings(pretraining_data, out, checkpoint_steps=5, resume=True, micro_batch_size=3))
+    assert (
+        "in what dropout drops; examples and masks are the same: micro_batch_size was 0, is 3" in caplog.text
+    )
+    last, whole = (events(run)[-2] for run in (out, finished_run))
+    assert (last["step"], last["tokens"]) == (12, whole["tokens"])
 
 
 def test_other_data_is_refused_and_the_same_data_elsewhere_is_not(finished_run, pretraining_data, tmp_path):

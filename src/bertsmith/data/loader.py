@@ -2,11 +2,13 @@
 
 Which examples a step reads, and their masks, are pure functions of (seed, step): nothing is stored between
 steps, so resuming is calling ``batch`` with the next step, and micro-batches or ranks only cut the same rows.
+All ranks get the same number of batches: one that has no row left gets a batch without targets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,9 +18,11 @@ from numpy.typing import NDArray
 from bertsmith.data.batch import IGNORED, PretrainingBatch, tokens_of
 from bertsmith.data.config import MaskingConfig
 from bertsmith.data.cuts import BatchWarmup, Cuts
+from bertsmith.data.damage import require_sound
 from bertsmith.data.masking import MaskingVocabulary, mask, max_predictions_of
 from bertsmith.data.pairing import NO_LABEL
 from bertsmith.data.shards import Instances
+from bertsmith.distributed import ALONE, Ranks
 from bertsmith.errors import InputError
 from bertsmith.randomness import generator
 
@@ -40,10 +44,16 @@ class Masker:
         self._purpose = purpose
 
     def batch(self, indices: NDArray[np.int64], epoch: int) -> PretrainingBatch:
-        """Return the batch of some instances, int64 ``(batch,)``, in their order."""
+        """Return the batch of some instances, int64 ``(batch,)``, in their order.
+
+        Raises:
+            InputError: one of them is damaged.
+        """
+        stored = self._instances.rows(indices)
+        require_sound(self._instances, indices, stored, len(self._vocabulary.choosable))
         rows, picks, labels = [], [], []
         start = 0
-        for index, row in zip(indices.tolist(), self._instances.rows(indices), strict=True):
+        for index, row in zip(indices.tolist(), stored, strict=True):
             masked, positions, originals = mask(
                 row.astype(np.int64),
                 generator(self._seed, self._purpose, epoch, index),
@@ -63,6 +73,17 @@ class Masker:
             torch.from_numpy(np.concatenate(labels)),
             torch.from_numpy(nsp_labels),
             indices,
+        )
+
+    def without_targets(self, index: int) -> PretrainingBatch:
+        """Return a batch of one instance, of which nothing is predicted and which counts as none."""
+        batch = self.batch(np.array([index]), 0)
+        return replace(
+            batch,
+            picks=batch.picks[:0],
+            pick_labels=batch.pick_labels[:0],
+            nsp_labels=torch.full_like(batch.nsp_labels, IGNORED),
+            example_ids=batch.example_ids[:0],
         )
 
 
@@ -122,18 +143,27 @@ class PretrainingLoader:
         epoch, first, _ = self._cuts.of(step)
         return epoch + first / self.num_examples
 
-    def batch(self, step: int, micro_batch_size: int = 0) -> list[PretrainingBatch]:
-        """Return the micro-batches of a step.
+    def batch(self, step: int, micro_batch_size: int = 0, ranks: Ranks = ALONE) -> list[PretrainingBatch]:
+        """Return the micro-batches of a step for one rank.
 
         Args:
             step: counted from 0 over the whole run.
-            micro_batch_size: instances of a forward pass; 0: all. It changes the cuts, neither the instances
-                nor their masks.
+            micro_batch_size: instances of a forward pass; 0: all of the rank. It changes the cuts, neither
+                the instances nor their masks.
+            ranks: who reads. The step's instances are dealt out in turn, so that all have rows of all
+                lengths.
         """
-        ids = self.example_ids(step)
-        size = micro_batch_size or len(ids)
+        all_ids = self.example_ids(step)
+        ids = ranks.share(all_ids)
+        most = -(-len(all_ids) // ranks.world)
+        size = micro_batch_size or most
         epoch = self._cuts.of(step)[0] if self._dynamic else 0
-        return [self._masker.batch(ids[cut : cut + size], epoch) for cut in range(0, len(ids), size)]
+        return [
+            self._masker.batch(ids[cut : cut + size], epoch)
+            if cut < len(ids)
+            else self._masker.without_targets(int(all_ids[0]))
+            for cut in range(0, most, size)
+        ]
 
 
 HELDOUT_SEED = 0
@@ -141,11 +171,17 @@ HELDOUT_SEED = 0
 
 
 def fixed_batches(
-    instances: Instances, tokenizer: Tokenizer, masking: MaskingConfig, limit: int, batch_size: int
+    instances: Instances,
+    tokenizer: Tokenizer,
+    masking: MaskingConfig,
+    limit: int,
+    batch_size: int,
+    ranks: Ranks = ALONE,
 ) -> Iterator[PretrainingBatch]:
     """Yield the same held-out batches with the same masks each time it is called, whatever the run's seed.
 
     All instances of a batch are of one source, so that what is summed over a batch is of that source.
+    Ranks take whole batches in turn, so that the numbers of a batch are the same with any number of ranks.
 
     Args:
         instances: the held-out ones.
@@ -153,6 +189,7 @@ def fixed_batches(
         masking: the masks' settings.
         limit: at most that many instances, spread evenly over all; 0: all.
         batch_size: instances of a batch; sorted by length over all of a source, so that batches are compact.
+        ranks: who reads.
     """
     count = min(limit, len(instances)) if limit else len(instances)
     chosen = np.arange(count, dtype=np.int64) * len(instances) // max(count, 1)
@@ -160,6 +197,11 @@ def fixed_batches(
     order = np.lexsort((instances.lengths(chosen), sources))
     groups = np.split(chosen[order], np.flatnonzero(np.diff(sources[order])) + 1)
     masker = Masker(instances, tokenizer, masking, HELDOUT_SEED, "heldout-masking")
-    for group in groups:
-        for start in range(0, len(group), batch_size):
-            yield masker.batch(group[start : start + batch_size], 0)
+    batches = [
+        group[start : start + batch_size] for group in groups for start in range(0, len(group), batch_size)
+    ]
+    mine = ranks.share(np.arange(len(batches))).tolist()
+    for number in mine:
+        yield masker.batch(batches[number], 0)
+    if len(mine) < -(-len(batches) // ranks.world):
+        yield masker.without_targets(int(chosen[0]))

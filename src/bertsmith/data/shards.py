@@ -225,6 +225,12 @@ class Instances:
     def __len__(self) -> int:
         return int(self._firsts[-1])
 
+    def file_of(self, index: int, array: str) -> Path:
+        """Return the file in which an instance's part of an array lies."""
+        shard = int(np.searchsorted(self._firsts, index, side="right")) - 1
+        entry = self.manifest["splits"][self.split]["shards"][shard]["files"][array]
+        return self.directory / self.split / str(entry["file"])
+
     def example(self, index: int) -> Example:
         """Return one instance."""
         assert 0 <= index < len(self), f"instance {index} of {len(self)}"

@@ -102,10 +102,13 @@ class PretrainConfig:
         long_fraction: of the run that is trained on long_data.
         long_batch_size: instances of long_data an optimiser step; 0: as many as hold the tokens of
             batch_size short ones (the original keeps the number of instances).
-        batch_size: instances an optimiser step.
+        batch_size: instances an optimiser step, on all ranks together.
         batch_warmup_fraction: share of the steps in which the batch grows to batch_size; needs steps.
         batch_warmup_start: instances of the first step of a growing batch; 0: an eighth of batch_size.
-        micro_batch_size: instances a forward pass; 0: the whole batch. Fewer need less memory, same result.
+        micro_batch_size: instances a forward pass of a rank; 0: all of its share. Fewer need less memory,
+            same result.
+        sharding: "none" (every rank has all weights) or "fsdp" (each keeps its part of the weights and of the
+            optimiser's state, for models that do not fit).
         precision: "auto" (bfloat16 where the processor computes in it), "float32" or "bfloat16".
         compile: compile the layers; the first steps take longer. Without a compiler it warns and goes on.
         checkpoint_activations: compute activations again in the backward pass: less memory, more time.
@@ -144,6 +147,7 @@ class PretrainConfig:
     batch_warmup_fraction: float = 0.0
     batch_warmup_start: int = 0
     micro_batch_size: int = 0
+    sharding: str = "none"
     precision: str = "auto"
     compile: bool = False
     checkpoint_activations: bool = False

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from bertsmith import distributed
 from bertsmith.bundle import load_pretraining_model
 from bertsmith.config import duration_seconds
 from bertsmith.data.shards import Instances
@@ -24,6 +25,14 @@ from bertsmith.recipes.pretrain_evaluation import evaluate_if_due, evaluate_the_
 from bertsmith.recipes.pretrain_init import initial_model
 from bertsmith.recipes.pretrain_phases import Phases
 from bertsmith.recipes.pretrain_probes import check_probes, read_probes
+from bertsmith.recipes.pretrain_ranks import (
+    machine_facts,
+    open_log,
+    place,
+    restore,
+    sharded_checkpoints,
+    warn_of_other_machine,
+)
 from bertsmith.recipes.pretrain_rollback import check_rollback, go_back
 from bertsmith.recipes.pretrain_run import (
     Parts,
@@ -32,16 +41,20 @@ from bertsmith.recipes.pretrain_run import (
     check,
     fixed_settings,
     headline,
-    interrupted,
     log_means,
     open_run,
     tokenizer_of,
-    warn_of_other_machine,
 )
-from bertsmith.recipes.pretrain_saving import save_if_due, save_the_start, save_unless_saved, write_results
+from bertsmith.recipes.pretrain_saving import (
+    interrupted,
+    save_if_due,
+    save_the_start,
+    save_unless_saved,
+    whole_model,
+    write_results,
+)
 from bertsmith.recipes.pretrain_watch import progress_line, watch, watch_the_end
 from bertsmith.runlog import RunLog, write_config, write_environment
-from bertsmith.training import checkpoint
 from bertsmith.training.diagnosis import Diverged
 from bertsmith.training.interrupt import StopRequest
 from bertsmith.training.loop import LoopSettings, NonFiniteLoss, Step, train
@@ -56,7 +69,7 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
     so the same command can be repeated until it is done. On the same machine a resumed run of so many steps
     ends with the weights of one that never stopped, bit for bit; one with a time budget gets the time that is
     left. Settings that would make it another run are refused; those of logs, evaluations and checkpoints may
-    change.
+    change. Started by ``torchrun``, all its processes train together; the first writes and logs.
 
     Args:
         config: the settings.
@@ -69,17 +82,25 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
         InputError: settings, data or the run directory do not fit.
         RunError: the run diverged for good, or the budget was over before the first step.
     """
-    parts, standing = _set_up(config)
-    with RunLog(parts.out, last_step=standing.step, title="pretraining") as log, StopRequest() as stop:
+    with distributed.joined(sharded=config.sharding == "fsdp"):
+        parts, standing = _set_up(config)
+        return _run(parts, standing)
+
+
+def _run(parts: Parts, standing: Standing) -> dict[str, Any]:
+    """Train to the end of the budget, or until a stop is asked for."""
+    background = parts.sharded or contextlib.nullcontext()
+    with open_log(parts.out, standing.step) as log, background, StopRequest() as stop:
         log.note(headline(parts, standing))
         save_the_start(parts, standing, log)
         while True:
             try:
                 for step in _steps(parts, standing):
+                    parts.clock.agree()
                     _take(parts, standing, step, log)
                     evaluate_if_due(parts, standing, log)
                     save_if_due(parts, standing, log)
-                    if stop.requested:
+                    if parts.clock.agree(stop.requested):
                         save_unless_saved(parts, standing, log)
                         return interrupted(parts, standing, log)
                 return _finish(parts, standing, log)
@@ -89,37 +110,43 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
 
 def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
     """Check all that can be checked; build the model; when resuming, fill it from the newest checkpoint."""
-    started = time.monotonic()
-    check(config)
-    check_rollback(config)
-    check_probes(config)
-    instances = Instances.open(config.data, "train")
-    tokenizer = tokenizer_of(instances)
-    phases = Phases.open(config, instances, tokenizer)
-    initial = initial_model(config, tokenizer, instances)
-    architecture = architecture_of(config, initial, tokenizer, phases)
-    probes = read_probes(config, tokenizer, architecture.max_positions)
+    clock = distributed.SharedClock()
+    started = clock()
+    with distributed.main_first():
+        check(config)
+        check_rollback(config)
+        check_probes(config)
+        instances = Instances.open(config.data, "train")
+        tokenizer = tokenizer_of(instances)
+        phases = Phases.open(config, instances, tokenizer)
+        initial = initial_model(config, tokenizer, instances)
+        architecture = architecture_of(config, initial, tokenizer, phases)
+        probes = read_probes(config, tokenizer, architecture.max_positions)
     device = pick_device()
     precision = pick_precision(config.precision, device)
     keep_freed_memory()
-    machine = {"device": describe(device), "threads": limit_threads(), "torch": str(torch.__version__)}
+    machine = machine_facts(config, describe(device), limit_threads())
     fixed = fixed_settings(config, architecture, str(precision), phases, tokenizer)
-    found = open_run(config, fixed)
+    found = distributed.from_main(lambda: open_run(config, fixed))
     torch.manual_seed(seed_of(config.seed, "weights"))
     if initial is None:
-        model = BertForPreTraining(architecture).to(device)
+        model = BertForPreTraining(architecture)
     else:
-        model = load_pretraining_model(dataclasses.replace(initial, config=architecture)).to(device)
+        model = load_pretraining_model(dataclasses.replace(initial, config=architecture))
     prepare_layers(model, device, config.compile, config.checkpoint_activations)
+    place(model, config.sharding, instances, device)
     optimizer = build_optimizer(model, config.optimizer)
     standing = Standing()
     if found is not None:
-        checkpoint.restore(found, model, optimizer)
+        restore(found, model, optimizer)
         phases.restore(found.state)
         warn_of_other_machine(found.state["machine"], machine)
         standing = Standing.from_state(found)
-    write_config(Path(config.out), config)
-    write_environment(Path(config.out), **machine, precision=str(precision))
+    if distributed.ranks().is_main:
+        write_config(Path(config.out), config)
+        write_environment(Path(config.out), **machine, precision=str(precision))
+    clock.agree()
+    standing.last_saved = clock()
     parts = Parts(
         config,
         Path(config.out),
@@ -136,9 +163,12 @@ def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
         Budget(
             config.steps,
             duration_seconds(config.budget) if config.budget else None,
-            elapsed_seconds=standing.elapsed_seconds + time.monotonic() - started,
+            elapsed_seconds=standing.elapsed_seconds + clock() - started,
+            clock=clock,
         ),
         {"settings": fixed, "machine": machine},
+        clock,
+        sharded_checkpoints(config.sharding, Path(config.out)),
         probes,
     )
     standing.tenths = int(10 * parts.budget.progress(standing.step))
@@ -149,7 +179,7 @@ def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
 def _steps(parts: Parts, standing: Standing) -> Iterator[Step]:
     """Train on from where the run stands, on other batches and with a lower rate if it was taken back."""
     return train(
-        parts.model,
+        parts.trained,
         parts.optimizer,
         parts.objective,
         lambda step: parts.batches(step + standing.skipped_batches),
@@ -193,4 +223,5 @@ def _finish(parts: Parts, standing: Standing, log: RunLog) -> dict[str, Any]:
     watch_the_end(parts, standing, log)
     evaluate_the_end(parts, standing, log)
     save_unless_saved(parts, standing, log)
-    return write_results(parts, standing)
+    model = whole_model(parts)
+    return distributed.from_main(lambda: write_results(parts, standing, model))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 from torch import Tensor, nn
 
+from bertsmith import distributed
 from bertsmith.data.batch import PretrainingBatch
 from bertsmith.data.shards import Instances
 from bertsmith.objectives import PretrainingObjective
@@ -56,9 +56,9 @@ def evaluate_heldout(parts: Parts, standing: Standing, log: RunLog) -> None:
     Raises:
         NonFiniteLoss: the last step has broken the weights.
     """
-    begun = time.monotonic()
+    begun = parts.clock()
     objective = _BySource(parts.objective, parts.heldout)
-    values = evaluate(parts.model, objective, parts.heldout_batches(), parts.settings)
+    values = evaluate(parts.model, objective, parts.heldout_batches(distributed.ranks()), parts.settings)
     values = {"loss": sum(values.get(name, 0.0) for name in ("mlm_loss", "nsp_loss"))} | values
     named = {f"heldout_{name}": value for name, value in values.items()}
     if not all(map(math.isfinite, named.values())):
@@ -69,7 +69,8 @@ def evaluate_heldout(parts: Parts, standing: Standing, log: RunLog) -> None:
     log.log(standing.heldout)
     log.note("  ".join(f"{name} {value:.4g}" for name, value in standing.heldout.items()))
     log.note(f"heldout mlm_loss {place(values['mlm_loss'], parts.levels)}")
-    standing.evaluation_seconds = time.monotonic() - begun
+    parts.clock.agree()
+    standing.evaluation_seconds = parts.clock() - begun
     standing.evaluations_seconds += standing.evaluation_seconds
     standing.keep_time_back(parts.budget)
 
@@ -111,12 +112,14 @@ class _BySource:
 
 def run_probes(parts: Parts, standing: Standing, log: RunLog) -> None:
     """Log how well a linear model reads each probed task off the encoder as it is."""
-    begun = time.monotonic()
+    begun = parts.clock()
     inference = Inference(parts.settings.device, parts.settings.precision)
-    standing.probed = {"step": standing.step} | probe(parts.probes, parts.model.bert, inference)
+    found = distributed.from_main(lambda: probe(parts.probes, parts.model.bert, inference))
+    standing.probed = {"step": standing.step} | found
     log.log(standing.probed)
     log.note("  ".join(f"{name} {value:.4g}" for name, value in standing.probed.items()))
-    standing.probe_seconds = time.monotonic() - begun
+    parts.clock.agree()
+    standing.probe_seconds = parts.clock() - begun
     standing.evaluations_seconds += standing.probe_seconds
     standing.keep_time_back(parts.budget)
 

@@ -31,7 +31,9 @@ def piece_counts(instances: Instances, vocab_size: int) -> NDArray[np.int64]:
         path = instances.directory / instances.split / shard["files"]["ids"]["file"]
         ids = np.load(path, allow_pickle=False)
         for start in range(0, len(ids), _COUNTED_AT_ONCE):
-            counts += np.bincount(ids[start : start + _COUNTED_AT_ONCE], minlength=vocab_size)
+            part = ids[start : start + _COUNTED_AT_ONCE]
+            known = part[(part >= 0) & (part < vocab_size)]  # a damaged file may hold others
+            counts += np.bincount(known, minlength=vocab_size)
     return counts
 
 

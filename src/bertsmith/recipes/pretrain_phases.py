@@ -19,6 +19,7 @@ from typing import Any
 from bertsmith.data.batch import PretrainingBatch
 from bertsmith.data.loader import PretrainingLoader, fixed_batches
 from bertsmith.data.shards import Instances
+from bertsmith.distributed import ALONE, Ranks, ranks
 from bertsmith.errors import InputError
 from bertsmith.recipes.config import PretrainConfig
 from bertsmith.recipes.pretrain_loader import loader_of
@@ -94,19 +95,20 @@ class Phases:
         """Pieces of the longest instance of the run."""
         return self.first.seq_len if self.long is None else self.long.instances.seq_len
 
-    def batch(self, step: int, budget: Budget) -> list[PretrainingBatch]:
-        """Return the micro-batches of a step, on the host.
+    def batch(self, step: int, budget: Budget, here: Ranks = ALONE) -> list[PretrainingBatch]:
+        """Return a rank's micro-batches of a step, on the host.
 
         Args:
             step: completed steps of the run.
             budget: says whether the last part of the time has begun.
+            here: who reads.
         """
         micro_batch_size = self._config.micro_batch_size
         if self.long is None or not self._is_long(step, budget):
-            return self.loader.batch(step, micro_batch_size)
+            return self.loader.batch(step, micro_batch_size, here)
         if self.long_start is None:
             self.long_start = step
-        return self.long.loader.batch(step - self.long_start, self.long.shared(micro_batch_size))
+        return self.long.loader.batch(step - self.long_start, self.long.shared(micro_batch_size), here)
 
     def _is_long(self, step: int, budget: Budget) -> bool:
         """Return whether the step after so many completed ones is of the second phase."""
@@ -123,7 +125,7 @@ class Phases:
     def long_heldout(
         self, step: int, budget: Budget, tokenizer: Tokenizer, batch_size: int
     ) -> Iterator[PretrainingBatch]:
-        """Yield the held-out batches of the second phase, on the host; none before it begins.
+        """Yield this rank's held-out batches of the second phase, on the host; none before it begins.
 
         Args:
             step: completed steps of the run.
@@ -139,6 +141,7 @@ class Phases:
             self._config.masking,
             self.long.shared(self._config.evaluate_examples),
             self.long.shared(batch_size),
+            ranks(),
         )
 
     def settings(self) -> dict[str, Any]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from bertsmith import distributed
 from bertsmith.errors import InputError, RunError
 from bertsmith.recipes.config import PretrainConfig
+from bertsmith.recipes.pretrain_ranks import restore
 from bertsmith.recipes.pretrain_run import Parts, Standing
+from bertsmith.recipes.pretrain_saving import finish_checkpoint
 from bertsmith.recipes.pretrain_watch import remedies, report
 from bertsmith.runlog import RunLog
 from bertsmith.training import checkpoint
@@ -78,11 +81,13 @@ def go_back(parts: Parts, standing: Standing, error: NonFiniteLoss | Diverged, l
     if config.on_divergence == "stop":
         report(parts, standing, finding, log)
         raise RunError(_advice(finding, parts, standing)) from error
-    good = checkpoint.latest(parts.out, up_to=max(0, onset - 2))
+    finish_checkpoint(parts, standing, log)
+    good = distributed.from_main(lambda: checkpoint.latest(parts.out, up_to=max(0, onset - 2)))
     if good is None or standing.rollbacks >= config.max_rollbacks:
         report(parts, standing, finding, log)
         raise RunError(_last_words(finding, parts, standing, good)) from error
-    checkpoint.restore(good, parts.model, parts.optimizer)
+    restore(good, parts.model, parts.optimizer)
+    parts.clock.agree()  # all ranks have read it
     standing.return_to(good, parts.budget)
     standing.rollbacks += 1
     standing.rate_factor *= config.rollback_rate_factor
@@ -94,7 +99,8 @@ def go_back(parts: Parts, standing: Standing, error: NonFiniteLoss | Diverged, l
         if entry.get("back_to", -1) >= good.step:  # new, or its line has just been dropped
             _log_entry(entry, log)
     log.note(f"WARNING: {standing.findings[-1]['text']}")
-    checkpoint.discard_after(parts.out, good.step)
+    if distributed.ranks().is_main:
+        checkpoint.discard_after(parts.out, good.step)
 
 
 def _not_finite(error: NonFiniteLoss) -> Finding:

@@ -6,23 +6,24 @@ import dataclasses
 import hashlib
 import json
 import logging
-import shlex
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
+from bertsmith import distributed
 from bertsmith.bundle import Bundle
 from bertsmith.config import duration_seconds, to_dict
 from bertsmith.data.batch import PretrainingBatch
 from bertsmith.data.loader import fixed_batches
 from bertsmith.data.shards import Instances
+from bertsmith.distributed import ALONE, Ranks, SharedClock
 from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForPreTraining
 from bertsmith.model.config import BertConfig
@@ -32,6 +33,7 @@ from bertsmith.recipes.pretrain_levels import measured_levels, pair_majority, pi
 from bertsmith.recipes.pretrain_loader import batch_warmup_of
 from bertsmith.recipes.pretrain_phases import Phases
 from bertsmith.recipes.pretrain_probes import Probe
+from bertsmith.recipes.pretrain_ranks import check_sharding
 from bertsmith.runlog import Means, RunLog
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.training import checkpoint
@@ -39,6 +41,9 @@ from bertsmith.training.checkpoint import Checkpoint
 from bertsmith.training.diagnosis import Levels, Watcher
 from bertsmith.training.loop import LoopSettings
 from bertsmith.training.schedule import Budget
+
+if TYPE_CHECKING:
+    from bertsmith.training.sharded_checkpoint import ShardedCheckpoints
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +79,14 @@ class Parts:
     settings: LoopSettings
     budget: Budget
     fixed: dict[str, Any]
+    clock: SharedClock
+    sharded: ShardedCheckpoints | None
     probes: Sequence[Probe] = ()
+
+    @cached_property
+    def trained(self) -> nn.Module:
+        """The model as the loop trains it: its gradients are exchanged with those of other ranks."""
+        return distributed.replicated(self.model)
 
     @property
     def num_parameters(self) -> int:
@@ -82,19 +94,20 @@ class Parts:
         return sum(parameter.numel() for parameter in self.model.parameters())
 
     def batches(self, step: int) -> list[PretrainingBatch]:
-        """Return the micro-batches of a step on the device."""
-        return [batch.to(self.settings.device) for batch in self.phases.batch(step, self.budget)]
+        """Return this rank's micro-batches of a step on the device."""
+        micro_batches = self.phases.batch(step, self.budget, distributed.ranks())
+        return [batch.to(self.settings.device) for batch in micro_batches]
 
-    def heldout_batches(self) -> Iterator[PretrainingBatch]:
-        """Yield the held-out batches on the device: always the same instances with the same masks."""
+    def heldout_batches(self, ranks: Ranks = ALONE) -> Iterator[PretrainingBatch]:
+        """Yield a rank's held-out batches on the device: always the same instances with the same masks."""
         config = self.config
         batches = fixed_batches(
-            self.heldout, self.tokenizer, config.masking, config.evaluate_examples, _EVALUATION_BATCH
+            self.heldout, self.tokenizer, config.masking, config.evaluate_examples, _EVALUATION_BATCH, ranks
         )
         return (batch.to(self.settings.device) for batch in batches)
 
     def long_heldout_batches(self, step: int) -> Iterator[PretrainingBatch]:
-        """Yield those of the long data on the device; none before the long phase begins."""
+        """Yield this rank's of the long data on the device; none before the long phase begins."""
         batches = self.phases.long_heldout(step, self.budget, self.tokenizer, _EVALUATION_BATCH)
         return (batch.to(self.settings.device) for batch in batches)
 
@@ -137,7 +150,7 @@ class Standing:
         skipped_batches: by which the data is ahead of the steps, after rollbacks.
         rate_factor: of the learning rate, after rollbacks.
         checkpoint: the last one.
-        last_saved: when, on the monotonic clock.
+        last_saved: when, on the run's clock.
     """
 
     step: int = 0
@@ -157,7 +170,7 @@ class Standing:
     skipped_batches: int = 0
     rate_factor: float = 1.0
     checkpoint: Path | None = None
-    last_saved: float = field(default_factory=time.monotonic)
+    last_saved: float = 0.0
 
     def state(self, elapsed_seconds: float) -> dict[str, Any]:
         """Return what a checkpoint keeps, JSON types."""
@@ -224,6 +237,7 @@ def check(config: PretrainConfig) -> None:
         if value is not None and value < least:
             raise InputError(f"--{name.replace('_', '-')} is {value}; it has to be at least {least}")
     batch_warmup_of(config)
+    check_sharding(config)
 
 
 def tokenizer_of(instances: Instances) -> Tokenizer:
@@ -289,8 +303,8 @@ def fixed_settings(
 ) -> dict[str, Any]:
     """Return the settings that make a run what it is: a resumed run must have the same.
 
-    The data counts by its content, not by its path. Micro-batches count, for each has its own dropout. The
-    number of steps and the budget count, for the schedule follows from them.
+    The data counts by its content, not by its path. The number of steps and the budget count, for the
+    schedule follows from them. Ranks and micro-batches do not: examples and masks are the same.
     """
     shards = json.dumps(phases.first.manifest["splits"]["train"], sort_keys=True)
     return {
@@ -302,7 +316,6 @@ def fixed_settings(
         "batch_size": config.batch_size,
         "batch_warmup_fraction": config.batch_warmup_fraction,
         "batch_warmup_start": config.batch_warmup_start,
-        "micro_batch_size": config.micro_batch_size,
         "precision": precision,
         "compile": config.compile,
         "seed": config.seed,
@@ -339,38 +352,18 @@ def open_run(config: PretrainConfig, settings: dict[str, Any]) -> Checkpoint | N
     return found
 
 
-def warn_of_other_machine(then: dict[str, Any], now: dict[str, Any]) -> None:
-    """Say when a resumed run cannot be bit-identical because what computes it has changed."""
-    changed = [
-        f"{name} was {then.get(name)}, is {value}" for name, value in now.items() if then.get(name) != value
-    ]
-    if changed:
-        logger.warning(
-            "results can differ in the last bits from the run never stopped: %s", "; ".join(changed)
-        )
-
-
 def headline(parts: Parts, standing: Standing) -> str:
     """Return what is trained on what, as one line."""
     start = f"; going on after step {standing.step}" if standing.step else ""
+    world = distributed.ranks().world
+    ranks = f"{world} ranks; " if world > 1 else ""
     return (
-        f"{parts.num_parameters / 1e6:.1f} M parameters; {parts.phases.loader.num_examples} instances, "
-        f"{parts.phases.loader.steps_per_epoch} steps an epoch, {len(parts.heldout)} held out; "
+        f"{ranks}{parts.num_parameters / 1e6:.1f} M parameters; "
+        f"{parts.phases.loader.num_examples} instances, {parts.phases.loader.steps_per_epoch} steps an "
+        f"epoch, {len(parts.heldout)} held out; "
         f"{str(parts.settings.precision).removeprefix('torch.')} on {parts.fixed['machine']['device']}, "
         f"{parts.fixed['machine']['threads']} threads{start}"
     )
-
-
-def interrupted(parts: Parts, standing: Standing, log: RunLog) -> dict[str, Any]:
-    """Say where the run was saved and how to go on; return the same as a summary."""
-    command = f"bertsmith pretrain --config {shlex.quote(str(parts.out / 'config.yaml'))} --resume"
-    log.note(f"stopped after step {standing.step}, saved in {standing.checkpoint}; to go on: {command}")
-    return {
-        "interrupted": True,
-        "step": standing.step,
-        "checkpoint": str(standing.checkpoint),
-        "resume": command,
-    }
 
 
 def log_means(parts: Parts, standing: Standing, log: RunLog) -> None:

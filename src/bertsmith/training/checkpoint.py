@@ -1,7 +1,7 @@
 """Checkpoints: whole or absent, newest few kept, tensors and JSON only (nothing that could run code).
 
 ``RUN/checkpoints/step-00001000/`` holds ``model.safetensors``, ``optimizer.safetensors`` and ``state.json``
-(the caller's state, and the hashes of the other two).
+(the caller's state, and the hashes of the other files). Sharded models have ``sharded_checkpoint``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from safetensors.torch import load_file, load_model, save_file, save_model
 from torch import Tensor, nn
 
 from bertsmith.errors import InputError
-from bertsmith.files import atomic_directory, sha256_of
+from bertsmith.files import atomic_directory, sha256_of, storage_errors
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +45,11 @@ class Checkpoint:
     step: int
     state: dict[str, Any]
 
+    @property
+    def is_sharded(self) -> bool:
+        """Whether ranks wrote it in parts."""
+        return not (self.directory / _MODEL).exists()
+
 
 def save(
     run: Path,
@@ -67,24 +72,41 @@ def save(
 
     Returns:
         The checkpoint's directory.
+
+    Raises:
+        OSError: it cannot be written, because the disk is full for example; older ones are whole.
     """
     assert keep >= 1, "the checkpoint just written is kept"
-    folder = run / "checkpoints"
-    for leftover in folder.glob(".step-*"):  # of a process that was killed while it saved
-        shutil.rmtree(leftover, ignore_errors=True)
-    directory = folder / name_of(step)
-    with atomic_directory(directory) as temporary:
+    clear_leftovers(run)
+    directory = run / "checkpoints" / name_of(step)
+    with atomic_directory(directory) as temporary, storage_errors(directory):
         save_model(model, str(temporary / _MODEL))
-        save_file(_optimizer_tensors(model, optimizer), temporary / _OPTIMIZER)
-        hashes = {name: sha256_of(temporary / name) for name in (_MODEL, _OPTIMIZER)}
-        content = {"format": FORMAT_VERSION, "step": step, "sha256": hashes, "state": dict(state)}
-        (temporary / _STATE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        save_file(optimizer_tensors(model, optimizer), temporary / _OPTIMIZER)
+        write_state(temporary, step, state)
+    keep_newest(run, step, keep)
+    return directory
+
+
+def clear_leftovers(run: Path) -> None:
+    """Delete what a process that was killed while it saved has left."""
+    for leftover in (run / "checkpoints").glob(".step-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def write_state(directory: Path, step: int, state: Mapping[str, Any]) -> None:
+    """Write state.json with the hashes of all files that are there."""
+    hashes = {path.name: sha256_of(path) for path in sorted(directory.iterdir())}
+    content = {"format": FORMAT_VERSION, "step": step, "sha256": hashes, "state": dict(state)}
+    (directory / _STATE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def keep_newest(run: Path, step: int, keep: int) -> None:
+    """Delete all checkpoints but the newest up to that of ``step``, which is whole; see ``save``."""
     steps = dict(_directories(run))
     kept = sorted(found for found in steps if found <= step)[-keep:]
     for found, old in steps.items():
         if found not in kept:
             shutil.rmtree(old)
-    return directory
 
 
 def name_of(step: int) -> str:
@@ -142,8 +164,8 @@ def _read_state(directory: Path, step: int) -> dict[str, Any]:
         )
     if content["step"] != step:
         raise ValueError(f"{_STATE} is of step {content['step']}")
-    for name in (_MODEL, _OPTIMIZER):
-        if sha256_of(directory / name) != content["sha256"][name]:
+    for name, digest in content["sha256"].items():
+        if sha256_of(directory / name) != digest:
             raise ValueError(f"{name} is not the file that was written")
     state = content["state"]
     if not isinstance(state, dict):
@@ -184,7 +206,7 @@ def restore(checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Opt
         }
 
 
-def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Return the optimiser's tensors as ``parameter name/kind``."""
     return {
         f"{name}/{kind}": value

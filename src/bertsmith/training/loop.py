@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from bertsmith import distributed
 from bertsmith.errors import RunError
 from bertsmith.layout import Tokens
 from bertsmith.randomness import seed_of
@@ -73,7 +74,7 @@ class Step:
         monitors: mean of each watched value.
         learning_rate: the first parameter group's.
         grad_norm: global norm before clipping.
-        tokens: tokens of the step, without padding.
+        tokens: tokens of the step on all ranks, without padding.
         seconds: time of the step, without what the caller did between steps.
     """
 
@@ -105,12 +106,18 @@ class NonFiniteLoss(RunError):
 
 
 def total_counts(objective: Objective[BatchT], micro_batches: Iterable[BatchT]) -> dict[str, int]:
-    """Return the number of targets of each name over all micro-batches; names without any are absent."""
-    totals: dict[str, int] = {}
+    """Return the number of targets of each name, and of "tokens", over all micro-batches of all ranks.
+
+    A batch without any target does not count: a rank that has no row of a short batch computes one for
+    nothing, because the exchange of gradients needs every rank.
+    """
+    totals = {"tokens": 0}
     for batch in micro_batches:
-        for name, count in objective.counts(batch).items():
+        counts = objective.counts(batch)
+        tokens = batch.tokens.layout.num_tokens if any(counts.values()) else 0
+        for name, count in (counts | {"tokens": tokens}).items():
             totals[name] = totals.get(name, 0) + count
-    return {name: count for name, count in totals.items() if count > 0}
+    return distributed.totals(totals)
 
 
 def train(
@@ -124,15 +131,16 @@ def train(
 ) -> Iterator[Step]:
     """Train until the budget is used up, yielding after each optimiser step.
 
-    The loss is the sum over names of (sum over micro-batches / count over micro-batches), so the result does
-    not depend on how a batch is cut. Dropout is seeded for each (seed, step, micro-batch): with the weights
-    and the optimiser's state, ``start_step`` is all that a resumed run needs to go on bit by bit.
+    The loss is the sum over names of (sum / count), both over all micro-batches of all ranks, so the result
+    does not depend on how a batch is cut. Dropout is seeded for each (seed, step, micro-batch, rank): with
+    the weights and the optimiser's state, ``start_step`` is all that a resumed run needs to go on bit by bit.
 
     Args:
-        model: in training mode; the caller may evaluate between steps (see ``evaluate``).
+        model: as ``distributed.replicated`` returns it; the caller may evaluate between steps.
         optimizer: its groups hold the peak rate as ``initial_lr``.
         objective: losses and monitors as sums and counts.
-        batches: from the number of completed steps to the micro-batches of the next, on the device.
+        batches: from the number of completed steps to the micro-batches of the next, on the device; every
+            rank has the same number of them.
         settings: seed, device, precision, clipping, schedule.
         budget: says how far the run is.
         start_step: completed steps of a resumed run.
@@ -151,9 +159,10 @@ def train(
         _set_rates(optimizer, settings.rate(progress))
         micro_batches = batches(step)
         counts = total_counts(objective, micro_batches)
+        tokens = counts.pop("tokens")
         losses, monitors = _accumulate(model, objective, micro_batches, counts, settings, step)
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
+        norm = distributed.whole(torch.nn.utils.get_total_norm(gradients))
         values = _host_means(losses | monitors, counts, norm)
         _require_finite({name: values[name] for name in (*losses, "grad_norm")}, step, optimizer)
         if 0 < settings.max_grad_norm < values["grad_norm"]:
@@ -167,7 +176,7 @@ def train(
             monitors={name: values[name] for name in monitors},
             learning_rate=optimizer.param_groups[0]["lr"],
             grad_norm=values["grad_norm"],
-            tokens=sum(batch.tokens.layout.num_tokens for batch in micro_batches),
+            tokens=tokens,
             seconds=time.perf_counter() - begun,
         )
 
@@ -194,17 +203,33 @@ def _accumulate(
     """Add the gradients of all micro-batches; return the sums of losses and monitors, without gradient."""
     losses: dict[str, Tensor] = {}
     monitors: dict[str, Tensor] = {}
+    here = distributed.ranks()
     for index, batch in enumerate(micro_batches):
-        _seed_dropout(settings.device, seed_of(settings.seed, "dropout", step, index))
-        with autocast(settings.device, settings.precision):
-            loss_sums, monitor_sums = objective.sums(model, batch)
-        shares = [total / counts[name] for name, total in loss_sums.items() if name in counts]
-        if shares:
-            # Tensor.backward is not typed in PyTorch.
-            torch.stack(shares).sum().backward()  # type: ignore[no-untyped-call]
+        _seed_dropout(
+            settings.device, seed_of(settings.seed, "dropout", step, index * here.world + here.rank)
+        )
+        with distributed.exchange(model, last=index == len(micro_batches) - 1):
+            with autocast(settings.device, settings.precision):
+                loss_sums, monitor_sums = objective.sums(model, batch)
+            shares = _shares(loss_sums, counts, here.world)
+            if shares:
+                # Tensor.backward is not typed in PyTorch.
+                torch.stack(shares).sum().backward()  # type: ignore[no-untyped-call]
         _add(losses, loss_sums, counts)
         _add(monitors, monitor_sums, counts)
     return losses, monitors
+
+
+def _shares(sums: dict[str, Tensor], counts: dict[str, int], world: int) -> list[Tensor]:
+    """Return each loss over its count.
+
+    The exchange takes the mean over ranks, but what is wanted is the sum; and it waits for the gradient of
+    every weight, also of those whose loss has no target in this step.
+    """
+    shares = {name: total / (counts[name] / world) for name, total in sums.items() if counts[name]}
+    if world > 1:
+        shares |= {name: total * 0.0 for name, total in sums.items() if not counts[name]}
+    return list(shares.values())
 
 
 def _seed_dropout(device: torch.device, seed: int) -> None:
@@ -220,14 +245,16 @@ def _seed_dropout(device: torch.device, seed: int) -> None:
 
 def _add(totals: dict[str, Tensor], sums: dict[str, Tensor], counts: dict[str, int]) -> None:
     for name, value in sums.items():
-        if name in counts:
+        if counts[name]:
             value = value.detach().float()
             totals[name] = totals[name] + value if name in totals else value
 
 
 def _host_means(sums: dict[str, Tensor], counts: dict[str, int], norm: Tensor) -> dict[str, float]:
     """Bring everything to the host in one transfer (a device is waited for once a step)."""
-    host: list[float] = torch.stack([*sums.values(), norm.to(torch.float32)]).tolist()
+    table = torch.stack([*sums.values(), norm.to(torch.float32)])
+    distributed.summed(table[:-1])  # the norm is that of all ranks already
+    host: list[float] = table.tolist()
     means = {name: value / counts[name] for name, value in zip(sums, host, strict=False)}
     return means | {"grad_norm": host[-1]}
 
@@ -242,9 +269,15 @@ def autocast(device: torch.device, precision: torch.dtype) -> torch.autocast:
 def evaluate(
     model: nn.Module, objective: Objective[BatchT], batches: Iterable[BatchT], settings: LoopSettings
 ) -> dict[str, float]:
-    """Return the mean of every loss and monitor over all batches: sums divided once, nothing dropped.
+    """Return the mean of every loss and monitor over all batches of all ranks: divided once, nothing dropped.
 
     The model is in evaluation mode meanwhile, and in its former mode afterwards.
+
+    Args:
+        model: what ``train`` got, or that without its exchange of gradients.
+        objective: losses and monitors as sums and counts.
+        batches: this rank's; every rank has the same number, those without a target count nowhere.
+        settings: device and precision.
     """
     was_training = model.training
     model.eval()
@@ -252,13 +285,17 @@ def evaluate(
     counts: dict[str, int] = {}
     try:
         for batch in batches:
-            batch_counts = total_counts(objective, [batch])
             with autocast(settings.device, settings.precision):
                 losses, monitors = objective.sums(model, batch)
-            for name, count in batch_counts.items():
+            values = losses | monitors
+            for name, count in objective.counts(batch).items():
                 counts[name] = counts.get(name, 0) + count
-                value = (losses | monitors)[name].double()
+                value = values[name].double() if count else values[name].new_zeros((), dtype=torch.float64)
                 sums[name] = sums[name] + value if name in sums else value
     finally:
         model.train(was_training)
-    return {name: float(total) / counts[name] for name, total in sums.items()}
+    if not sums:
+        return {}
+    totals = distributed.summed(torch.stack([sums[name] for name in counts])).tolist()
+    counts = distributed.totals(counts)
+    return {name: total / counts[name] for name, total in zip(counts, totals, strict=True) if counts[name]}
