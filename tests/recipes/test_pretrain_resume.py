@@ -31,7 +31,7 @@ def dying_after(step: int, monkeypatch) -> None:
             raise Died
         return path
 
-    monkeypatch.setattr(recipe.checkpoint, "save", save_and_die)
+    monkeypatch.setattr(checkpoint, "save", save_and_die)
 
 
 def test_a_resumed_run_is_the_run_never_stopped(finished_run, pretraining_data, tmp_path, monkeypatch):
@@ -219,7 +219,8 @@ from bertsmith.recipes import pretrain as recipe
 from bertsmith.recipes.config import PretrainConfig
 from bertsmith.recipes.pretrain_run import Parts
 config, ids, stop = sys.argv[1:]
-batches, save = Parts.batches, recipe.checkpoint.save
+from bertsmith.training import checkpoint
+batches, save = Parts.batches, checkpoint.save
 def record(parts, step):
     found = batches(parts, step)
     with open(ids, "a") as file:
@@ -230,7 +231,7 @@ def save_and_die(run, step, *rest):
     if step == int(stop):
         os.kill(os.getpid(), signal.SIGKILL)
     return path
-Parts.batches, recipe.checkpoint.save = record, save_and_die
+Parts.batches, checkpoint.save = record, save_and_die
 recipe.pretrain(overlay(PretrainConfig("", ""), yaml.safe_load(open(config)) | {"resume": True}, config))
 """
 
