@@ -22,7 +22,7 @@ from bertsmith.recipes.prepare import prepare
 from bertsmith.recipes.pretrain import pretrain
 from bertsmith.recipes.vocab import vocab
 from bertsmith.text.tokenizer import Tokenizer
-from tests.recipes import tiny
+from tests.recipes import pretraining, tiny
 from tests.recipes.pretraining import SHAPE, settings
 
 ROBERTA = replace(SHAPE, num_segments=1, family="roberta", layer_norm_eps=1e-5)
@@ -107,6 +107,13 @@ def test_fine_tuning_and_prediction_of_pairs(path, tmp_path):
     shares = peer(**tokenizer(rows[0][0], rows[0][1], return_tensors="pt")).logits[0].softmax(-1).tolist()
     ours = bertsmith.load(model).classify([rows[0][:2]])[0]
     assert list(ours.probabilities.values()) == pytest.approx(shares, abs=1e-5)
+
+
+def test_a_roberta_with_a_wordpiece_vocabulary_is_warned_of(tmp_path, caplog):
+    data = pretraining.prepared(tmp_path, "full-sentences")
+    result = pretrain(settings(data, tmp_path / "run", architecture=ROBERTA, steps=1))
+    assert "RoBERTa's is byte-level BPE" in caplog.text
+    assert load_bundle(result["model"]).tokenizer.algorithm == "wordpiece"
 
 
 def test_a_roberta_refuses_pairs(pretraining_data, tmp_path):

@@ -12,6 +12,7 @@ import pytest
 
 from bertsmith.bundle import load_bundle
 from bertsmith.data.shards import Instances
+from bertsmith.distributed import Ranks
 from bertsmith.errors import InputError
 from bertsmith.recipes.pretrain import pretrain
 from bertsmith.recipes.pretrain_phases import Phases
@@ -73,6 +74,15 @@ def test_any_order_of_asking_gives_the_same_batches(pretraining_data, long_data)
     there = [ids(forward.batch(step, budget)).tolist() for step in range(12)]
     back = [ids(backward.batch(step, budget)).tolist() for step in reversed(range(12))]
     assert there == back[::-1]
+
+
+def test_ranks_share_the_steps_of_both_phases(pretraining_data, long_data):
+    budget = Budget(steps=12)
+    alone, *shared = (opened(pretraining_data, long_data, long_fraction=0.25) for _ in range(3))
+    for step in range(12):
+        parts = [phases.batch(step, budget, Ranks(rank, 2)) for rank, phases in enumerate(shared)]
+        assert sorted(np.concatenate([ids(part) for part in parts])) == sorted(ids(alone.batch(step, budget)))
+        assert len(parts[0]) == len(parts[1])
 
 
 def test_steps_keep_their_tokens_unless_a_batch_is_given(pretraining_data, long_data):

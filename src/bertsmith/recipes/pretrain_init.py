@@ -48,9 +48,8 @@ def extended(bundle: Bundle, tokenizer: Tokenizer, counts: NDArray[np.int64]) ->
 
     The embedding is their mean, so a new word begins where its context used to see it. The masked language
     model's output bias is their mean too, lowered by how much rarer the new piece is than they were: by the
-    mean alone every new word would be expected as often as its parts, which costs more than random rows do
-    (docs/tokenizers.md has figures). A piece that could not be written before, such as a new character, is
-    made the same way of all old pieces.
+    mean alone every new word would be expected as often as its parts (docs/tokenizers.md has figures). A
+    piece that could not be written before, such as a new character, is made the same way of all old pieces.
 
     Args:
         bundle: a model; its own vocabulary may be shorter than its embeddings, whose spare rows are used.
