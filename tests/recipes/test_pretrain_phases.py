@@ -17,6 +17,7 @@ from bertsmith.errors import InputError
 from bertsmith.recipes.pretrain import pretrain
 from bertsmith.recipes.pretrain_phases import Phases
 from bertsmith.recipes.pretrain_run import tokenizer_of
+from bertsmith.training import checkpoint
 from bertsmith.training.schedule import Budget
 from tests.recipes import pretraining
 from tests.recipes.pretraining import SHAPE, events, settings, timeless, weights
@@ -101,10 +102,10 @@ def test_with_a_time_budget_the_clock_switches_once_and_the_checkpoint_knows_whe
     budget = Budget(seconds=100.0, clock=lambda: now[0])
     phases = opened(pretraining_data, long_data, steps=None, budget="100s", long_fraction=0.2)
     assert rows(phases.batch(3, budget)) == rows(phases.loader.batch(3))
-    assert phases.state() == {"long_start": None}
+    assert phases.state()["long_start"] is None
     now[0] = 81.0
     long = [ids(phases.batch(step, budget)).tolist() for step in (4, 5, 6)]
-    assert phases.state() == {"long_start": 4}
+    assert phases.state()["long_start"] == 4
     assert long == [ids(phases.long.loader.batch(step)).tolist() for step in (0, 1, 2)]
     assert phases.epochs(6) == phases.loader.epochs(4) > 0
     now[0] = 0.0  # another process, whose clock says something else
@@ -205,3 +206,21 @@ def test_another_vocabulary_is_refused(pretraining_data, long_data, tmp_path):
     (other / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(InputError, match=f"prepare it with --vocab {pretraining_data}"):
         pretrain(settings(pretraining_data, tmp_path / "run", long_data=str(other)))
+
+
+def test_skipped_batches_move_the_data_and_not_the_phases(pretraining_data, long_data):
+    phases = opened(pretraining_data, long_data, steps=20, long_fraction=0.5)
+    plain = opened(pretraining_data, long_data, steps=20, long_fraction=0.5)
+    budget = Budget(steps=20)
+    phases.restore(plain.state() | {"skipped_batches": 3})
+    for step in (0, 6, 10, 15):
+        assert np.array_equal(ids(phases.batch(step, budget)), ids(plain.batch(step + 3, budget)))
+    lengths = [max(map(max, rows(phases.batch(step, budget)))) for step in (9, 10)]
+    assert lengths[0] <= 32 < lengths[1]
+
+
+def test_the_long_phase_has_its_own_usual_losses(pretraining_data, long_data, tmp_path):
+    pretrain(settings(pretraining_data, tmp_path / "run", long_data=str(long_data), long_fraction=0.25))
+    found = checkpoint.latest(tmp_path / "run")
+    assert found is not None
+    assert len(found.state["watcher"]["losses"]) == 3

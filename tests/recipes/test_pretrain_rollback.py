@@ -12,9 +12,9 @@ import time
 import pytest
 import torch
 
+from bertsmith.data.loader import PretrainingLoader
 from bertsmith.errors import InputError, RunError
 from bertsmith.recipes.pretrain import pretrain
-from bertsmith.recipes.pretrain_run import Parts
 from bertsmith.runlog import write_config
 from bertsmith.training.config import OptimizerConfig
 from tests.recipes.pretraining import events, settings, timeless, weights
@@ -38,13 +38,13 @@ def rolling(data, out, optimizer, **changes):
 def batches_read(monkeypatch):
     """Note which batches of the data are read."""
     read: list[int] = []
-    batches = Parts.batches
+    batch = PretrainingLoader.batch
 
-    def noting(parts, step):
-        read.append(step)
-        return batches(parts, step)
+    def noting(loader, number, *cuts, **options):
+        read.append(number)
+        return batch(loader, number, *cuts, **options)
 
-    monkeypatch.setattr(Parts, "batches", noting)
+    monkeypatch.setattr(PretrainingLoader, "batch", noting)
     return read
 
 

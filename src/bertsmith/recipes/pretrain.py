@@ -21,7 +21,7 @@ from bertsmith.model.execution import prepare_layers
 from bertsmith.objectives import PretrainingObjective
 from bertsmith.randomness import seed_of
 from bertsmith.recipes.config import PretrainConfig
-from bertsmith.recipes.pretrain_evaluation import evaluate_if_due, evaluate_the_end
+from bertsmith.recipes.pretrain_evaluation import evaluate_if_due, evaluate_the_end, probe_the_start
 from bertsmith.recipes.pretrain_init import initial_model
 from bertsmith.recipes.pretrain_phases import Phases
 from bertsmith.recipes.pretrain_probes import check_probes, read_probes
@@ -90,8 +90,9 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
 def _run(parts: Parts, standing: Standing) -> dict[str, Any]:
     """Train to the end of the budget, or until a stop is asked for."""
     background = parts.sharded or contextlib.nullcontext()
-    with open_log(parts.out, standing.step) as log, background, StopRequest() as stop:
+    with open_log(parts.out, standing.logged) as log, background, StopRequest() as stop:
         log.note(headline(parts, standing))
+        probe_the_start(parts, standing, log)
         save_the_start(parts, standing, log)
         while True:
             try:
@@ -177,12 +178,12 @@ def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
 
 
 def _steps(parts: Parts, standing: Standing) -> Iterator[Step]:
-    """Train on from where the run stands, on other batches and with a lower rate if it was taken back."""
+    """Train on from where the run stands, with a lower rate if it was taken back."""
     return train(
         parts.trained,
         parts.optimizer,
         parts.objective,
-        lambda step: parts.batches(step + standing.skipped_batches),
+        parts.batches,
         dataclasses.replace(
             parts.settings, rate=lambda done: standing.rate_factor * parts.settings.rate(done)
         ),

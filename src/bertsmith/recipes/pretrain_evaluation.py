@@ -34,20 +34,19 @@ def evaluate_if_due(parts: Parts, standing: Standing, log: RunLog) -> None:
         return
     before, standing.tenths = standing.tenths, int(10 * progress)
     is_tenth = standing.tenths > before
-    if len(parts.heldout) and _is_due(parts, standing, config.evaluate_steps, is_tenth):
+    used = standing.evaluations_seconds
+    if len(parts.heldout) and _is_due(parts, standing, config.evaluate_steps, is_tenth, used):
         evaluate_heldout(parts, standing, log)
-    if parts.probes and _is_due(parts, standing, config.probe_steps, is_tenth, standing.probe_seconds):
+    used += standing.probes_seconds + standing.probe_seconds
+    if parts.probes and _is_due(parts, standing, config.probe_steps, is_tenth, used):
         run_probes(parts, standing, log)
 
 
-def _is_due(
-    parts: Parts, standing: Standing, every_steps: int, is_tenth: bool, cost_seconds: float = 0.0
-) -> bool:
+def _is_due(parts: Parts, standing: Standing, every_steps: int, is_tenth: bool, used_seconds: float) -> bool:
     if every_steps:
         return standing.step % every_steps == 0
     allowed = _EVALUATION_SHARE * parts.budget.elapsed_seconds
-    used = standing.evaluations_seconds + cost_seconds
-    return is_tenth and (parts.budget.seconds is None or used <= allowed)
+    return is_tenth and (parts.budget.seconds is None or used_seconds <= allowed)
 
 
 def evaluate_heldout(parts: Parts, standing: Standing, log: RunLog) -> None:
@@ -61,10 +60,10 @@ def evaluate_heldout(parts: Parts, standing: Standing, log: RunLog) -> None:
     values = evaluate(parts.model, objective, parts.heldout_batches(distributed.ranks()), parts.settings)
     values = {"loss": sum(values.get(name, 0.0) for name in ("mlm_loss", "nsp_loss"))} | values
     named = {f"heldout_{name}": value for name, value in values.items()}
-    if not all(map(math.isfinite, named.values())):
-        raise NonFiniteLoss(standing.step - 1, named)
     long = evaluate(parts.model, parts.objective, parts.long_heldout_batches(standing.step), parts.settings)
     named |= {f"heldout_long_{name}": value for name, value in long.items()}
+    if not all(map(math.isfinite, named.values())):
+        raise NonFiniteLoss(standing.step - 1, named)
     standing.heldout = {"step": standing.step} | named
     log.log(standing.heldout)
     log.note("  ".join(f"{name} {value:.4g}" for name, value in standing.heldout.items()))
@@ -120,8 +119,14 @@ def run_probes(parts: Parts, standing: Standing, log: RunLog) -> None:
     log.note("  ".join(f"{name} {value:.4g}" for name, value in standing.probed.items()))
     parts.clock.agree()
     standing.probe_seconds = parts.clock() - begun
-    standing.evaluations_seconds += standing.probe_seconds
+    standing.probes_seconds += standing.probe_seconds
     standing.keep_time_back(parts.budget)
+
+
+def probe_the_start(parts: Parts, standing: Standing, log: RunLog) -> None:
+    """Probe a new encoder: what later probes compare with, and how long one takes."""
+    if parts.probes and not standing.probed:
+        run_probes(parts, standing, log)
 
 
 def evaluate_the_end(parts: Parts, standing: Standing, log: RunLog) -> None:

@@ -62,6 +62,7 @@ class Phases:
         loader: their batches.
         long: the second phase, ``None`` if there is none.
         long_start: completed steps at which the second phase begins; ``None``: not settled.
+        skipped_batches: by which the data is ahead of the steps, after rollbacks.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Phases:
         self.loader = loader
         self.long = long
         self.long_start: int | None = None
+        self.skipped_batches = 0
         self._config = config
         if long is not None and config.steps is not None:
             self.long_start = math.ceil(config.steps * (1 - long.fraction) - 1e-9)
@@ -105,10 +107,11 @@ class Phases:
         """
         micro_batch_size = self._config.micro_batch_size
         if self.long is None or not self._is_long(step, budget):
-            return self.loader.batch(step, micro_batch_size, here)
+            return self.loader.batch(step + self.skipped_batches, micro_batch_size, here)
         if self.long_start is None:
             self.long_start = step
-        return self.long.loader.batch(step - self.long_start, self.long.shared(micro_batch_size), here)
+        place = step - self.long_start + self.skipped_batches
+        return self.long.loader.batch(place, self.long.shared(micro_batch_size), here)
 
     def _is_long(self, step: int, budget: Budget) -> bool:
         """Return whether the step after so many completed ones is of the second phase."""
@@ -157,11 +160,12 @@ class Phases:
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, JSON types."""
-        return {"long_start": self.long_start}
+        return {"long_start": self.long_start, "skipped_batches": self.skipped_batches}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from what a checkpoint kept."""
         self.long_start = state.get("long_start", self.long_start)
+        self.skipped_batches = state.get("skipped_batches", 0)
 
 
 def _open_long(config: PretrainConfig, first: Instances, tokenizer: Tokenizer) -> LongPhase | None:

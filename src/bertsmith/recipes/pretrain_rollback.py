@@ -88,12 +88,14 @@ def go_back(parts: Parts, standing: Standing, error: NonFiniteLoss | Diverged, l
         raise RunError(_last_words(finding, parts, standing, good)) from error
     restore(good, parts.model, parts.optimizer)
     parts.clock.agree()  # all ranks have read it
+    skipped = parts.phases.skipped_batches + finding.step - good.step
+    parts.phases.restore(good.state)
     standing.return_to(good, parts.budget)
     standing.rollbacks += 1
     standing.rate_factor *= config.rollback_rate_factor
     if config.rollback_skips_batches:
-        standing.skipped_batches += finding.step - good.step
-    standing.findings.append(_entry(finding, good, standing))
+        parts.phases.skipped_batches = skipped
+    standing.findings.append(_entry(finding, good, parts, standing))
     log.rewind(good.step)
     for entry in standing.findings:
         if entry.get("back_to", -1) >= good.step:  # new, or its line has just been dropped
@@ -108,10 +110,11 @@ def _not_finite(error: NonFiniteLoss) -> Finding:
     return Finding(NOT_FINITE, broken, broken, str(error))
 
 
-def _entry(finding: Finding, good: Checkpoint, standing: Standing) -> dict[str, Any]:
+def _entry(finding: Finding, good: Checkpoint, parts: Parts, standing: Standing) -> dict[str, Any]:
     text = (
         f"{finding.text}; back to {good.directory.name} (rollback {standing.rollbacks}), from there the rate "
-        f"is multiplied by {standing.rate_factor:g} and {standing.skipped_batches} batches are skipped in all"
+        f"is multiplied by {standing.rate_factor:g}, and {parts.phases.skipped_batches} batches are skipped "
+        "in all"
     )
     return {"step": finding.step, "kind": finding.kind, "text": text, "back_to": good.step}
 
@@ -137,6 +140,6 @@ def _last_words(finding: Finding, parts: Parts, standing: Standing, good: Checkp
         )
     return (
         f"{finding.text}; and that after {standing.rollbacks} rollbacks (the rate is multiplied by "
-        f"{standing.rate_factor:g}, {standing.skipped_batches} batches were skipped); the last good "
+        f"{standing.rate_factor:g}, {parts.phases.skipped_batches} batches were skipped); the last good "
         f"checkpoint: {good.directory}; start anew: {remedies(finding, parts)}"
     )

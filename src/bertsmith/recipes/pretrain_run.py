@@ -140,14 +140,14 @@ class Standing:
         probed: the last probes, with their step.
         elapsed_seconds: at the last checkpoint.
         evaluation_seconds: what the last evaluation took.
-        evaluations_seconds: what all evaluations and probes took.
+        evaluations_seconds: what all evaluations took.
         probe_seconds: what the last probes took.
+        probes_seconds: what all probes took.
         save_seconds: what the last checkpoint took.
         tenths: of the run that were over at the last look.
         watcher: what it knows of the run so far.
         findings: what it has found, JSON objects.
         rollbacks: how often the run went back to an earlier checkpoint.
-        skipped_batches: by which the data is ahead of the steps, after rollbacks.
         rate_factor: of the learning rate, after rollbacks.
         checkpoint: the last one.
         last_saved: when, on the run's clock.
@@ -162,15 +162,20 @@ class Standing:
     evaluation_seconds: float = 0.0
     evaluations_seconds: float = 0.0
     probe_seconds: float = 0.0
+    probes_seconds: float = 0.0
     save_seconds: float = 0.0
     tenths: int = 0
     watcher: Watcher = field(default_factory=Watcher)
     findings: list[dict[str, Any]] = field(default_factory=list)
     rollbacks: int = 0
-    skipped_batches: int = 0
     rate_factor: float = 1.0
     checkpoint: Path | None = None
     last_saved: float = 0.0
+
+    @property
+    def logged(self) -> int:
+        """The last step whose log lines count; -1: none, for nothing was saved with them."""
+        return -1 if self.checkpoint is None else self.step
 
     def state(self, elapsed_seconds: float) -> dict[str, Any]:
         """Return what a checkpoint keeps, JSON types."""
@@ -183,11 +188,11 @@ class Standing:
             "evaluation_seconds": self.evaluation_seconds,
             "evaluations_seconds": self.evaluations_seconds,
             "probe_seconds": self.probe_seconds,
+            "probes_seconds": self.probes_seconds,
             "save_seconds": self.save_seconds,
             "watcher": self.watcher.state(),
             "findings": list(self.findings),
             "rollbacks": self.rollbacks,
-            "skipped_batches": self.skipped_batches,
             "rate_factor": self.rate_factor,
         }
 

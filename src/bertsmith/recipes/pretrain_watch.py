@@ -30,6 +30,8 @@ def watch(parts: Parts, standing: Standing, step: Step, log: RunLog) -> None:
     Raises:
         Diverged: the run is to go back to an earlier checkpoint.
     """
+    if step.step - 1 == parts.phases.long_start:  # the first step on long instances
+        standing.watcher.forget_levels()
     if "mlm_loss" not in step.losses:
         return
     seen = Observation(
@@ -73,7 +75,7 @@ def summary(parts: Parts, standing: Standing) -> dict[str, Any]:
     result: dict[str, Any] = {"findings": standing.findings}
     if parts.config.on_divergence == "rollback":
         result["rollbacks"] = standing.rollbacks
-        result["skipped_batches"] = standing.skipped_batches
+        result["skipped_batches"] = parts.phases.skipped_batches
         result["rate_factor"] = standing.rate_factor
     return result
 
