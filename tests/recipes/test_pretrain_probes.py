@@ -12,6 +12,7 @@ from bertsmith.errors import InputError
 from bertsmith.recipes.pretrain import pretrain
 from bertsmith.recipes.pretrain_probes import probe, read_probes
 from bertsmith.tasks.inference import Inference
+from tests.ranks import run_ranks, values_of
 from tests.recipes.pretraining import WORDS, events, settings, start, timeless, weights
 
 
@@ -75,6 +76,27 @@ def test_probes_are_logged_and_change_nothing(glue, finished_run, pretraining_da
     assert [event for event in timeless(tmp_path / "run") if "probe_sst2_accuracy" not in event] == timeless(
         finished_run
     )
+
+
+def test_a_sharded_encoder_is_probed_as_a_whole(glue, pretraining_data, tmp_path):
+    probed = []
+    for sharding, world in (("none", 1), ("fsdp", 2)):
+        run = settings(
+            pretraining_data,
+            tmp_path / sharding,
+            steps=4,
+            dropout=0.0,
+            sharding=sharding,
+            probes=["sst2", "stsb"],
+            probe_data=str(glue),
+            probe_steps=2,
+        )
+        summaries = [pretrain(run)] if world == 1 else values_of(run_ranks(world, pretrain, run))
+        assert all(summary == summaries[0] for summary in summaries)
+        probed.append([event for event in events(tmp_path / sharding) if "probe_sst2_accuracy" in event])
+    assert [event["step"] for event in probed[1]] == [0, 2, 4]
+    for one, other in zip(*probed, strict=True):
+        assert other == pytest.approx(one, abs=0.02)
 
 
 def test_probes_come_about_ten_times_by_themselves_and_at_the_end(glue, pretraining_data, tmp_path):

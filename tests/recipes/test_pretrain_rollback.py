@@ -17,7 +17,9 @@ from bertsmith.errors import InputError, RunError
 from bertsmith.recipes.pretrain import pretrain
 from bertsmith.runlog import write_config
 from bertsmith.training.config import OptimizerConfig
+from tests.ranks import run_ranks, values_of
 from tests.recipes.pretraining import events, settings, timeless, weights
+from tests.recipes.ranks import losses
 
 # Rates at which the tiny model really diverges, and factors that bring them down to one at which it learns.
 OVERFLOWS = OptimizerConfig(learning_rate=1e30, max_grad_norm=0.0, warmup_fraction=0.0)
@@ -149,6 +151,19 @@ def test_wrong_settings_are_refused(changes, message, pretraining_data, tmp_path
     with pytest.raises(InputError, match=message):
         pretrain(settings(pretraining_data, tmp_path / "run", **changes))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("sharding", ["none", "fsdp"])
+def test_all_ranks_go_back_together(sharding, pretraining_data, tmp_path):
+    alone = pretrain(rolling(pretraining_data, tmp_path / "alone", OVERFLOWS, dropout=0.0))
+    config = rolling(pretraining_data, tmp_path / "ranks", OVERFLOWS, dropout=0.0, sharding=sharding)
+    summaries = values_of(run_ranks(2, pretrain, config))
+    assert summaries[0] == summaries[1]
+    assert summaries[0]["rollbacks"] == 1
+    assert summaries[0]["findings"] == alone["findings"]
+    assert losses(tmp_path / "ranks") == pytest.approx(losses(tmp_path / "alone"), abs=1e-5)
+    found = [event for event in events(tmp_path / "ranks") if "finding" in event]
+    assert [event["step"] for event in found] == [1]
 
 
 def start(config) -> subprocess.Popen[bytes]:

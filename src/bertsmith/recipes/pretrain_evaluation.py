@@ -15,6 +15,7 @@ from bertsmith.data.shards import Instances
 from bertsmith.objectives import PretrainingObjective
 from bertsmith.recipes.pretrain_probes import probe
 from bertsmith.recipes.pretrain_run import Parts, Standing
+from bertsmith.recipes.pretrain_saving import whole_model
 from bertsmith.runlog import RunLog
 from bertsmith.tasks.inference import Inference
 from bertsmith.training.diagnosis import place
@@ -113,7 +114,10 @@ def run_probes(parts: Parts, standing: Standing, log: RunLog) -> None:
     """Log how well a linear model reads each probed task off the encoder as it is."""
     begun = parts.clock()
     inference = Inference(parts.settings.device, parts.settings.precision)
-    found = distributed.from_main(lambda: probe(parts.probes, parts.model.bert, inference))
+    model = whole_model(parts)
+    found = distributed.from_main(
+        lambda: probe(parts.probes, model.bert.to(parts.settings.device), inference)
+    )
     standing.probed = {"step": standing.step} | found
     log.log(standing.probed)
     log.note("  ".join(f"{name} {value:.4g}" for name, value in standing.probed.items()))

@@ -31,12 +31,10 @@ def check_sharding(config: PretrainConfig) -> None:
     """Refuse a sharding that cannot be meant.
 
     Raises:
-        InputError: it is unknown, or does not go with other settings.
+        InputError: it is unknown.
     """
     if config.sharding not in SHARDINGS:
         raise InputError(f"sharding {config.sharding!r} is unknown; take one of {', '.join(SHARDINGS)}")
-    if config.sharding == "fsdp" and config.probes:
-        raise InputError("--probes need the whole model on one rank; leave them out, or --sharding fsdp")
 
 
 def place(model: BertForPreTraining, sharding: str, instances: Instances, device: torch.device) -> None:
