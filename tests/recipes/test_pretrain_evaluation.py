@@ -49,4 +49,7 @@ def test_held_out_losses_are_those_of_each_source_alone(tmp_path):
         picks[heldout.sources(batch.example_ids)[0]] += len(batch.picks)
     losses = [metrics[f"heldout_mlm_loss_{name}"] for name in heldout.source_names]
     assert metrics["heldout_mlm_loss"] == pytest.approx(np.average(losses, weights=picks), rel=1e-6)
+    levels = [metrics[f"heldout_unigram_entropy_{name}"] for name in heldout.source_names]
+    assert levels[0] < levels[1] - 0.3  # six words are frequent
+    assert metrics["heldout_unigram_entropy"] == pytest.approx(np.average(levels, weights=picks))
     assert metrics["heldout_loss"] == pytest.approx(metrics["heldout_mlm_loss"] + metrics["heldout_nsp_loss"])

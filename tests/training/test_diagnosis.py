@@ -167,7 +167,7 @@ def test_a_run_too_short_to_tell_has_no_findings():
         assert watcher.take(seen, LEVELS) == []
 
 
-def test_pairs_that_are_not_learned_are_found_at_half_of_the_run():
+def test_pairs_that_are_not_learned_are_found_after_two_thirds_of_the_run():
     draw = random.Random(5)
 
     def blind(seen: Observation) -> Observation:
@@ -175,7 +175,7 @@ def test_pairs_that_are_not_learned_are_found_at_half_of_the_run():
 
     (found,) = run(blind)
     assert found.kind == "pairs_not_learned"
-    assert STEPS / 2 <= found.step <= STEPS / 2 + 20
+    assert STEPS * 2 / 3 <= found.step <= STEPS * 2 / 3 + 20
     assert "(0.540)" in found.text
 
 

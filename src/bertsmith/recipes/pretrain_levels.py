@@ -53,7 +53,7 @@ def measured_levels(
         heldout: the batches whose words are to be guessed; without any, words as frequent as in training.
         pair_majority: share of the more frequent class of pairs; ``None``: no pairs.
     """
-    known = np.where(MaskingVocabulary.of(tokenizer, masking).choosable, counts, 0)
+    known = _predicted(counts, tokenizer, masking)
     labels = [batch.pick_labels.cpu().numpy() for batch in heldout]
     if labels:
         unigram = unigram_entropy(known, np.concatenate(labels))
@@ -63,9 +63,38 @@ def measured_levels(
     return Levels(math.log(tokenizer.vocab_size), unigram, pair_majority)
 
 
+def source_levels(
+    counts: NDArray[np.int64],
+    tokenizer: Tokenizer,
+    masking: MaskingConfig,
+    heldout: Iterable[PretrainingBatch],
+    instances: Instances,
+) -> dict[str, float]:
+    """Return the loss of guessing by word frequency for the held-out words of each source alone.
+
+    Args:
+        counts: int64 ``(vocab,)``, of the training pieces of all sources.
+        tokenizer: of the data.
+        masking: says which pieces are never predicted.
+        heldout: the batches whose words are to be guessed, each of one source (``fixed_batches``).
+        instances: the held-out ones; they know the sources.
+    """
+    known = _predicted(counts, tokenizer, masking)
+    labels: dict[str, list[NDArray[np.int64]]] = {}
+    for batch in heldout:
+        name = instances.source_names[instances.sources(batch.example_ids[:1])[0]]
+        labels.setdefault(name, []).append(batch.pick_labels.cpu().numpy())
+    return {name: unigram_entropy(known, np.concatenate(parts)) for name, parts in labels.items()}
+
+
+def _predicted(counts: NDArray[np.int64], tokenizer: Tokenizer, masking: MaskingConfig) -> NDArray[np.int64]:
+    """Return the counts of the pieces that masks choose, 0 for the others."""
+    return np.where(MaskingVocabulary.of(tokenizer, masking).choosable, counts, 0)
+
+
 def pair_majority(instances: Instances) -> float | None:
     """Return the share of the more frequent class of pairs; ``None`` where the data has no pairs."""
-    pairing = instances.manifest["settings"]["pairing"]
+    pairing = instances.manifest["settings"].get("pairing")
     counted = instances.manifest["splits"][instances.split].get(pairing)
     if counted is None:
         return None

@@ -29,7 +29,7 @@ from bertsmith.model.bert import BertForPreTraining
 from bertsmith.model.config import BertConfig
 from bertsmith.objectives import PretrainingObjective
 from bertsmith.recipes.config import PretrainConfig
-from bertsmith.recipes.pretrain_levels import measured_levels, pair_majority, piece_counts
+from bertsmith.recipes.pretrain_levels import measured_levels, pair_majority, piece_counts, source_levels
 from bertsmith.recipes.pretrain_loader import batch_warmup_of
 from bertsmith.recipes.pretrain_phases import Phases
 from bertsmith.recipes.pretrain_probes import Probe
@@ -126,6 +126,13 @@ class Parts:
             self.heldout_batches(),
             pair_majority(self.instances),
         )
+
+    def source_levels(self) -> dict[str, float]:
+        """Return the level of word frequencies of each source; nothing if there is only one."""
+        if len(self.heldout.source_names) == 1:
+            return {}
+        batches = self.heldout_batches()
+        return source_levels(self.piece_counts, self.tokenizer, self.config.masking, batches, self.heldout)
 
 
 @dataclass

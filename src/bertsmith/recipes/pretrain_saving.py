@@ -173,6 +173,8 @@ def write_results(parts: Parts, standing: Standing, model: BertForPreTraining) -
     }
     if len(parts.heldout):
         metrics["heldout_unigram_entropy"] = parts.levels.unigram
+        sources = parts.source_levels()
+        metrics |= {f"heldout_unigram_entropy_{name}": level for name, level in sources.items()}
     metrics["uniform_entropy"] = parts.levels.uniform
     usage = f'bertsmith fill --model {parts.out / "model"} "text with one [MASK]"'
     facts = {"architecture": parts.fixed["settings"]["architecture"], "pretraining": metrics}
