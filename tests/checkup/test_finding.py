@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from bertsmith.checkup.finding import LEVELS, Finding, excerpt, judge, percent, worst_first
@@ -45,7 +47,10 @@ def test_worst_first() -> None:
 
 
 def test_excerpts_are_one_short_readable_line() -> None:
-    assert excerpt("a\x00b\n c\u200b") == "a\\x00b c\\u200b"
+    assert excerpt("a\x00b\n c\u200b") == "a\\x00b\\n c\\u200b"
+    assert excerpt("begin " * 50 + "here " + "end " * 50, re.compile("here")) == (
+        "…" + "begin " * 5 + "here " + ("end " * 50)[:53] + "…"
+    )
     assert len(excerpt("word " * 100)) == 90
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 import ftfy
-from ftfy.badness import is_bad
+from ftfy.badness import BADNESS_RE, is_bad
 
 from bertsmith.checkup.finding import Finding, judge, many, percent
 from bertsmith.checkup.places import Places
@@ -21,6 +21,8 @@ _CONTROLS = re.compile(
     "[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064"
     "\u2066-\u2069\ue000-\uf8ff]"
 )
+_LOST = re.compile("\ufffd")
+_LINE_ENDS = re.compile("[\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
 _MOST_EXAMPLES = 2
 
 
@@ -102,7 +104,7 @@ class Damage:
                 "words lose their accented or Chinese letters and become other words",
                 "convert the file from what it is: iconv -f WINDOWS-1252 -t UTF-8 old.txt > corpus.txt "
                 "(Chinese: -f GB18030)",
-                places.examples(invalid.places),
+                places.examples(invalid.places, around=_LOST),
             ),
             *judge(
                 "replacement_characters",
@@ -112,7 +114,7 @@ class Damage:
                 replaced.lines,
                 "the letters are lost in the file already: words lose them and become other words",
                 "get the text again from its source and convert it with the right encoding",
-                places.examples(replaced.places),
+                places.examples(replaced.places, around=_LOST),
             ),
             *judge(
                 "foreign_line_ends",
@@ -122,7 +124,7 @@ class Damage:
                 line_ends.lines,
                 "where they were meant as line ends, paragraphs are glued together",
                 r"tr '\r' '\n' < old.txt > corpus.txt",
-                places.examples(line_ends.places),
+                places.examples(line_ends.places, around=_LINE_ENDS),
             ),
             *judge(
                 "control_characters",
@@ -131,17 +133,18 @@ class Damage:
                 nul.lines,
                 "often the file is UTF-16, and every other byte of it is lost",
                 "file old.txt tells what it is; iconv -f UTF-16 -t UTF-8 old.txt > corpus.txt",
-                places.examples(nul.places),
+                places.examples(nul.places, around=_CONTROLS),
             ),
         ]
 
     def _of_characters(self, places: Places) -> list[Finding]:
         total = max(1, self._kept)
         found = []
-        for name, tally, what, cost, remedy in (
+        for name, tally, pattern, what, cost, remedy in (
             (
                 "mojibake",
                 self._mojibake,
+                BADNESS_RE,
                 "letters that were decoded wrongly once, such as 'Ã©' for 'é',",
                 "every such letter becomes two or three, and its words are in no vocabulary",
                 "pip install ftfy; ftfy old.txt -o corpus.txt",
@@ -149,6 +152,7 @@ class Damage:
             (
                 "markup",
                 self._markup,
+                _MARKUP,
                 "markup (HTML tags, entities such as '&nbsp;', wiki brackets)",
                 "the model learns to predict tags, the easiest words of all",
                 "take the text out of its markup: trafilatura for web pages, WikiExtractor for Wikipedia",
@@ -156,6 +160,7 @@ class Damage:
             (
                 "special_tokens",
                 self._markers,
+                _MARKERS,
                 "a special token as text, such as '[MASK]' or '<unk>',",
                 "bertsmith reads it as plain text, but other programs that read the tokenizer take it for "
                 "the token itself",
@@ -165,6 +170,7 @@ class Damage:
             (
                 "control_characters",
                 self._controls,
+                _CONTROLS,
                 "characters that nobody sees (controls, soft hyphens, zero-width or private ones)",
                 "the tokenizer drops most of them, which joins or splits words",
                 r"perl -CSD -pe 's/[\x{ad}\x{200b}\x{200e}\x{200f}\x{2060}]//g' old.txt > corpus.txt",
@@ -177,6 +183,6 @@ class Damage:
                 tally.lines,
                 cost,
                 remedy,
-                places.examples(tally.places),
+                places.examples(tally.places, around=pattern),
             )
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,6 +13,7 @@ LEVELS = ("error", "warning", "note")
 """The levels, worst first. An error means that training (or the evaluation) would be wasted."""
 
 _EXCERPT_CHARACTERS = 90
+_BEFORE_CHARACTERS = 30
 
 
 @dataclass(frozen=True)
@@ -90,12 +92,21 @@ def worst_first(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=order)
 
 
-def excerpt(text: str) -> str:
-    """Return the beginning of a text on one line, odd characters spelled out."""
-    text = " ".join(text.split())
-    shown = text if len(text) <= _EXCERPT_CHARACTERS else text[: _EXCERPT_CHARACTERS - 1] + "…"
+def excerpt(text: str, around: re.Pattern[str] | None = None) -> str:
+    """Return a part of a text on one line, odd characters spelled out.
+
+    Args:
+        text: any text.
+        around: what has to be in the part; ``None``: the beginning is shown.
+    """
+    found = around.search(text) if around is not None else None
+    start = max(0, found.start() - _BEFORE_CHARACTERS) if found else 0
+    shown = ("…" if start else "") + text[start:]
+    if len(shown) > _EXCERPT_CHARACTERS:
+        shown = shown[: _EXCERPT_CHARACTERS - 1] + "…"
     return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in shown
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in shown.strip()
     )
 
 

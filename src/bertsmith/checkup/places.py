@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
@@ -36,18 +37,21 @@ class Places:
         name = "standard input" if str(file) == STANDARD_INPUT else str(file)
         return f"{name}:{place & ((1 << _LINE_BITS) - 1)}"
 
-    def examples(self, places: Iterable[int], notes: Iterable[str] = ()) -> list[Example]:
+    def examples(
+        self, places: Iterable[int], notes: Iterable[str] = (), around: re.Pattern[str] | None = None
+    ) -> list[Example]:
         """Return examples with the text of their lines, read again from the files.
 
         Args:
             places: which lines.
             notes: what to say before each text.
+            around: what has to be in the part of the line that is shown.
         """
         wanted = list(places)
         texts = self._texts(wanted)
         before = [*notes, *("" for _ in wanted)][: len(wanted)]
         return [
-            Example(self.name(place), note + excerpt(texts[place]))
+            Example(self.name(place), note + excerpt(texts[place], around))
             for place, note in zip(wanted, before, strict=True)
         ]
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from bertsmith.checkup.finding import LEVELS, many
 
 _COLOURS = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+_INDENT = 8
 
 
 def show_findings(summary: Mapping[str, Any], console: Console) -> None:
@@ -21,27 +22,23 @@ def show_findings(summary: Mapping[str, Any], console: Console) -> None:
         console: where to.
     """
     for finding in summary["findings"]:
-        colour = _COLOURS[finding["level"]]
-        _print(console, f"[{colour}]{finding['level']:<8}[/]{escape(finding['what'])}")
+        level = finding["level"]
+        _print(console, (f"{level:<{_INDENT}}", _COLOURS[level]), finding["what"])
         for example in finding["examples"]:
-            _print(console, f"        [dim]{escape(example['place'])}[/]  {escape(example['text'])}")
-        _print(console, f"        costs: {escape(finding['cost'])}")
-        _print(console, f"        mend:  {escape(finding['remedy'])}")
-        if finding["level"] == "error":
-            reason = f"from {100 * finding['error_from']:.3g} % of the {finding['share_of']} on" * (
-                finding["error_from"] >= 1e-6
-            )
-            _print(console, f"        an error {reason or 'always'}: {escape(finding['why'])}")
-    _print(console, _verdict(summary))
-
-
-def _verdict(summary: Mapping[str, Any]) -> str:
+            _print(console, " " * _INDENT, (example["place"], "dim"), "  ", example["text"])
+        _print(console, " " * _INDENT, "costs: ", finding["cost"])
+        _print(console, " " * _INDENT, "mend:  ", finding["remedy"])
+        if level == "error":
+            _print(console, " " * _INDENT, f"an error {_limit(finding)}: {finding['why']}")
     counts = ", ".join(many(summary[f"{level}s"], level) for level in LEVELS)
-    read = escape(summary["read"])
-    if summary["errors"]:
-        return f"[bold red]mend this first[/] ({counts}; {read})"
-    return f"[green]ready for training[/] ({counts}; {read})"
+    verdict = ("mend this first", "bold red") if summary["errors"] else ("ready for training", "green")
+    _print(console, verdict, f" ({counts}; {summary['read']})")
 
 
-def _print(console: Console, text: str) -> None:
-    console.print(text, soft_wrap=True, highlight=False)
+def _limit(finding: Mapping[str, Any]) -> str:
+    share = finding["error_from"]
+    return "always" if share < 1e-6 else f"from {100 * share:g} % of the {finding['share_of']} on"
+
+
+def _print(console: Console, *parts: str | tuple[str, str]) -> None:
+    console.print(Text.assemble(*parts), soft_wrap=True, highlight=False)

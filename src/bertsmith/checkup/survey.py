@@ -76,7 +76,8 @@ class CorpusSurvey:
         self._block = _Block()
         self._waiting: list[tuple[int, str]] = []  # (place, line) of the document that is being read
         self._after_blank = True
-        self._place = 0
+        self._lines_are_documents = False
+        self._first_place = self._place = 0
         self._single, self._short = Tally(), Tally()
         self._largest = (0, 0)  # characters, place
         self._blocked_documents = 0
@@ -113,16 +114,23 @@ class CorpusSurvey:
 
     def _on_line(self, file: Path, number: int, line: str) -> None:
         """Remember where the lines of the next document stand."""
-        self._place = self._places.pack(file, number)
+        if number == 1:
+            self._begin_file(file)
+        self._place = self._first_place + number - 1
         self._damage.note_mended(self._place)
         if not line:
             self._after_blank = True
             return
-        alone = self._config.documents == "line" or inner_suffix(file) in (".jsonl", ".ndjson")
-        if self._after_blank or alone or number == 1:
+        if self._after_blank or self._lines_are_documents:
             self._waiting.clear()  # the document before is done, or nothing of it was kept
         self._after_blank = False
         self._waiting.append((self._place, line))
+
+    def _begin_file(self, file: Path) -> None:
+        is_json = inner_suffix(file) in (".jsonl", ".ndjson")
+        self._lines_are_documents = is_json or self._config.documents == "line"
+        self._first_place = self._places.pack(file, 1)
+        self._after_blank = True
 
     def _take(self, document: list[str]) -> None:
         self._damage.note_mended(self._place)  # what the text of a .jsonl held was counted after its line
