@@ -38,6 +38,12 @@ def test_the_same_step_is_the_same_batch() -> None:
     assert not torch.equal(first.picks, other.picks)
 
 
+def test_instances_without_pairs_have_one_segment() -> None:
+    (batch,) = random_batches(1000, 8, 32, MaskingConfig(), pairs=False)(0)
+    assert batch.tokens.segment_ids.max() == 0
+    assert batch.count_pairs() == 0
+
+
 def test_operations_are_what_pytorch_counts() -> None:
     from torch.utils.flop_counter import FlopCounterMode
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from bertsmith.data.shards import Instances, Rows, ShardWriter, id_dtype
-from bertsmith.recipes.config import PrepareConfig
+from bertsmith.recipes.config import PrepareConfig, VocabConfig
 from bertsmith.recipes.prepare import prepare
+from bertsmith.recipes.vocab import vocab
 from bertsmith.text.config import TokenizerConfig
 from bertsmith.text.tokenizer import SPECIAL_TOKENS, Tokenizer
 from tests.checkup.texts import WORDS, findings, prose, write
@@ -64,6 +65,25 @@ def examples(data: Path, split: str = "train") -> list[tuple[list[int], int, int
 
 def test_healthy_data_has_no_finding(healthy: Path) -> None:
     assert {name: found["level"] for name, found in findings(data=str(healthy)).items()} == {}
+
+
+def test_healthy_data_of_byte_level_bpe_has_no_error(tmp_path: Path) -> None:
+    corpus = write(tmp_path / "corpus.txt", prose(60))
+    vocab(VocabConfig([str(corpus)], str(tmp_path / "vocab" / "vocab.json"), algorithm="bpe", size=700))
+    prepare(
+        PrepareConfig(
+            corpus=[str(corpus)],
+            vocab=str(tmp_path / "vocab"),
+            out=str(tmp_path / "data"),
+            pairing="full-sentences",
+            seq_len=64,
+            heldout=0.1,
+            workers=1,
+        )
+    )
+    assert {name: found["level"] for name, found in findings(data=str(tmp_path / "data")).items()} == {}
+    found = findings(corpus=[str(corpus)], vocab=str(tmp_path / "vocab"), pairing="full-sentences")
+    assert set(found) == {"little_text"}
 
 
 def test_ids_beyond_the_vocabulary(data: Path) -> None:

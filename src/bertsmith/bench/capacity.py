@@ -186,7 +186,10 @@ def _time_steps(
     seconds: float,
 ) -> Timing:
     """Measure one size: a step to warm up, then steps of one and of two micro-batches in turn."""
-    fetch = random_batches(workload.architecture.vocab_size, size, workload.seq_len, workload.masking)
+    shape = workload.architecture
+    fetch = random_batches(
+        shape.vocab_size, size, workload.seq_len, workload.masking, pairs=shape.num_segments > 1
+    )
     used: list[PretrainingBatch] = []
 
     def batches(step: int) -> list[PretrainingBatch]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from bertsmith.data.batch import PretrainingBatch, tokens_of
+from bertsmith.data.batch import IGNORED, PretrainingBatch, tokens_of
 from bertsmith.data.config import MaskingConfig
 from bertsmith.data.masking import max_predictions_of
 from bertsmith.model.config import BertConfig
@@ -21,7 +21,9 @@ Batches = Callable[[int], list[PretrainingBatch]]
 """From the number of a step, from 0, to its micro-batches."""
 
 
-def random_batches(vocab_size: int, rows: int, seq_len: int, masking: MaskingConfig) -> Batches:
+def random_batches(
+    vocab_size: int, rows: int, seq_len: int, masking: MaskingConfig, pairs: bool = True
+) -> Batches:
     """Return instances as ``prepare`` makes them: nine in ten are full, the others of any length.
 
     Args:
@@ -29,6 +31,7 @@ def random_batches(vocab_size: int, rows: int, seq_len: int, masking: MaskingCon
         rows: instances of a batch, each batch a single micro-batch.
         seq_len: pieces of a full instance.
         masking: says how many pieces are predicted.
+        pairs: whether an instance has two segments and a label of the next sentence.
     """
     most_picks = max_predictions_of(masking, seq_len)
     first_word = min(_FIRST_WORD, vocab_size // 2)
@@ -38,7 +41,7 @@ def random_batches(vocab_size: int, rows: int, seq_len: int, masking: MaskingCon
         is_full = draw.random(rows) >= _SHORT_SHARE
         lengths = np.sort(np.where(is_full, seq_len, draw.integers(_SHORTEST, seq_len + 1, rows)))
         texts = [draw.integers(first_word, vocab_size, length) for length in lengths]
-        tokens = tokens_of(texts, lengths // 2)
+        tokens = tokens_of(texts, lengths // 2 if pairs else lengths)
         picks = [
             start
             + 1
@@ -46,7 +49,7 @@ def random_batches(vocab_size: int, rows: int, seq_len: int, masking: MaskingCon
             for start, length in zip(tokens.layout.starts, lengths.tolist(), strict=True)
         ]
         places = torch.from_numpy(np.concatenate(picks))
-        nsp_labels = torch.from_numpy(draw.integers(0, 2, rows))
+        nsp_labels = torch.from_numpy(draw.integers(0, 2, rows) if pairs else np.full(rows, IGNORED))
         return [PretrainingBatch(tokens, places, tokens.input_ids[places], nsp_labels, np.arange(rows))]
 
     return batch

@@ -9,7 +9,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from bertsmith.checkup.finding import Example, Finding, judge, percent
+from bertsmith.checkup.finding import Example, Finding, judge, many, percent
 from bertsmith.checkup.places import Places
 
 MOST_LINES = 1 << 26
@@ -162,7 +162,7 @@ class Repeats:
         return judge(
             "boilerplate",
             share,
-            f"{count:,} lines stand in {_BOILERPLATE_DOCUMENTS} or more documents each "
+            f"{many(count, 'line')} found in {_BOILERPLATE_DOCUMENTS} or more documents each "
             f"({int(wasted.sum()):,} repetitions)",
             count,
             f"{percent(share)} of the text; a next sentence that stands everywhere is told by itself",

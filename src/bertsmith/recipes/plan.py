@@ -249,6 +249,7 @@ def _assumptions(config: PlanConfig, capacity: Capacity, layers: tuple[int, ...]
         "tokens that are each read once: for k epochs divide it by k",
         f"{PretrainConfig.keep_checkpoints} checkpoints are kept and one more is being written",
     ]
+    lines.append(f"a vocabulary of {config.vocab_size:,} entries (--vocab-size)")
     if layers:
         few, more = layers
         lines.append(
