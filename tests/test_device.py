@@ -146,9 +146,13 @@ def test_memory_is_what_the_system_spares_cut_by_the_groups(tmp_path):
 
 def test_the_peak_grows_with_what_is_held():
     code = (
-        "import torch; from bertsmith.device import peak_memory; cpu = torch.device('cpu')\n"
+        "import torch; from bertsmith.device import held_memory, peak_memory; cpu = torch.device('cpu')\n"
         "before = peak_memory(cpu); held = torch.ones(64 << 20, dtype=torch.uint8)\n"
-        "print(peak_memory(cpu) - before)"
+        "print(peak_memory(cpu) - before); before = held_memory(cpu); del held\n"
+        "print(peak_memory(cpu) - before, before - held_memory(cpu))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert 50 << 20 < int(done.stdout) < 100 << 20
+    grown, above_held, given_back = map(int, done.stdout.split())
+    assert 50 << 20 < grown < 100 << 20
+    assert above_held < 30 << 20
+    assert 50 << 20 < given_back < 100 << 20

@@ -119,11 +119,22 @@ def peak_memory(device: torch.device) -> int | None:
     """Return the most bytes that this process has held so far; ``None``: nobody knows."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
+    return _memory_of_process("VmHWM")
+
+
+def held_memory(device: torch.device) -> int | None:
+    """Return the bytes that this process holds now; ``None``: nobody knows."""
+    if device.type == "cuda":
+        return int(torch.cuda.memory_allocated(device))
+    return _memory_of_process("VmRSS")
+
+
+def _memory_of_process(name: str) -> int | None:
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:
         return None
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
 
 def limit_threads() -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -57,6 +60,29 @@ def test_measuring_stops_where_memory_ends() -> None:
     one = measure(WORKLOAD, [2, 4, 8], 8, 2.0, 1)
     assert [found.micro_batch_size for found in one.timings] == [2]
     assert one.parameters == count_parameters(SHAPE)
+
+
+def test_activations_that_are_recomputed_need_less_memory() -> None:
+    """In processes of their own: the peak of a process never falls."""
+    code = (
+        "import sys, torch\n"
+        "from dataclasses import replace\n"
+        "from bertsmith.bench.capacity import measure\n"
+        "from tests.bench.test_capacity import SHAPE, WORKLOAD\n"
+        "shape = replace(SHAPE, hidden_size=128, intermediate_size=512, num_layers=8)\n"
+        "workload = replace(WORKLOAD, architecture=shape, seq_len=128, recomputed=sys.argv[1] == 'yes')\n"
+        "found = measure(workload, [32], 32, 1e-9, None)\n"
+        "print(found.activation_bytes(found.timings[0]))\n"
+    )
+    kept, recomputed = (
+        int(
+            subprocess.run(
+                [sys.executable, "-c", code, word], capture_output=True, text=True, check=True
+            ).stdout
+        )
+        for word in ("no", "yes")
+    )
+    assert recomputed < 0.8 * kept
 
 
 def test_measuring_stops_when_the_time_is_over() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import tyro
 
@@ -341,6 +341,8 @@ class PlanConfig:
         measure_seconds: how long to measure.
         memory: plan for that much memory, such as 16G; default: what is free on this device.
         precision: "auto", "float32" or "bfloat16".
+        compile: see pretrain.
+        checkpoint_activations: see pretrain.
         architecture: the shape of the encoder.
         optimizer: optimiser and schedule.
         masking: the masked language model's masks.
@@ -358,6 +360,8 @@ class PlanConfig:
     measure_seconds: float = 60.0
     memory: str | None = None
     precision: str = "auto"
+    compile: bool = False
+    checkpoint_activations: bool = False
     architecture: BertConfig = field(default_factory=BertConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     masking: MaskingConfig = field(default_factory=MaskingConfig)
@@ -365,11 +369,16 @@ class PlanConfig:
     @classmethod
     def of_preset(cls, preset: PretrainConfig) -> PlanConfig:
         """Return the plan of a preset's run."""
+        shape = preset.architecture
+        if preset.dropout is not None:
+            shape = replace(shape, hidden_dropout=preset.dropout, attention_dropout=preset.dropout)
         return cls(
             preset=preset.preset,
             batch_size=preset.batch_size,
             precision=preset.precision,
-            architecture=preset.architecture,
+            compile=preset.compile,
+            checkpoint_activations=preset.checkpoint_activations,
+            architecture=shape,
             optimizer=preset.optimizer,
             masking=preset.masking,
         )

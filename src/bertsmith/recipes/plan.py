@@ -63,6 +63,8 @@ def plan(config: PlanConfig) -> dict[str, Any]:
         config.seq_len,
         pick_precision(config.precision, device),
         device,
+        config.compile,
+        config.checkpoint_activations,
     )
     memory = bytes_of(config.memory) if config.memory else available_memory(device)
     layers = _layers_to_measure(workload, memory)
