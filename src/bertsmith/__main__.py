@@ -2,11 +2,11 @@
 
 import sys
 
-from bertsmith.cli import run
-
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    from bertsmith.cli import run  # not for worker processes, which import this module when they start
+
     sys.exit(run(sys.argv[1:]))
 
 

@@ -25,6 +25,14 @@ def _sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def sync_files(directory: Path) -> None:
+    """Let the files below a directory survive a crash of the whole machine."""
+    for path in directory.rglob("*"):
+        if path.is_file():
+            with open(path, "rb") as file:
+                os.fsync(file.fileno())
+
+
 def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
@@ -96,10 +104,7 @@ def atomic_directory(path: Path) -> Iterator[Path]:
     temporary.mkdir()
     try:
         yield temporary
-        for file in temporary.rglob("*"):
-            if file.is_file():
-                with open(file, "rb") as opened:
-                    os.fsync(opened.fileno())
+        sync_files(temporary)
         if path.exists():
             os.replace(path, old)
         os.replace(temporary, path)

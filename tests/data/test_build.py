@@ -7,15 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bertsmith.data.arrays import is_whole
 from bertsmith.data.build import (
     PairCounts,
+    PairingJob,
     choose_heldout,
-    encode_documents,
-    open_documents,
     pair_documents,
     pair_tasks,
+    write_rows,
 )
 from bertsmith.data.config import PairingConfig
+from bertsmith.data.encoded import EncodingJob, encode_files
+from bertsmith.data.flat import join, open_documents
 from bertsmith.data.pairing import Documents, num_units
 from bertsmith.text.config import CorpusConfig, TokenizerConfig
 from bertsmith.text.tokenizer import Tokenizer
@@ -29,58 +32,16 @@ def tokenizer() -> Tokenizer:
     return Tokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS], TokenizerConfig())
 
 
-def encode(documents: list[list[str]], tokenizer: Tokenizer, directory: Path, workers: int = 1):
-    directory.mkdir()
-    characters: list[float] = []
-    counts = encode_documents(
-        [(0, document) for document in documents],
-        tokenizer,
-        CorpusConfig(sentences="line"),
-        directory,
-        workers,
-        characters.append,
+def make_job(tmp_path: Path, tokenizer: Tokenizer, text: str, config: PairingConfig) -> PairingJob:
+    (tmp_path / "a.txt").write_text(text)
+    job = EncodingJob(tokenizer, CorpusConfig(sentences="line", prose_only=False), "tokenizers", 1 << 20)
+    encode_files([(0, tmp_path / "a.txt")], job, tmp_path / "encoded", 1, lambda *_: None)
+    join(tmp_path / "encoded", [0], tmp_path / "flat")
+    chosen = open_documents(tmp_path / "flat", tokenizer.vocab_size).chosen
+    separators = (tokenizer.cls_id, tokenizer.sep_id)
+    return PairingJob(
+        tmp_path / "flat", chosen, config, 0, tokenizer.vocab_size, separators, tmp_path / "rows"
     )
-    assert sum(characters) == sum(len(line) for document in documents for line in document)
-    return counts, open_documents(directory, tokenizer.vocab_size)
-
-
-def test_documents_become_flat_ids(tokenizer, tmp_path) -> None:
-    counts, documents = encode(
-        [["red one", "\u200b", "red two ."], ["\u200b"], ["blue"]], tokenizer, tmp_path / "work"
-    )
-    assert documents.ids.tolist() == [5, 7, 5, 8, 10, 6]
-    assert documents.ids.dtype == np.uint16
-    assert documents.sentence_starts.tolist() == [0, 2, 5, 6]
-    assert documents.document_starts.tolist() == [0, 2, 3]
-    assert (counts.documents, counts.sentences, counts.empty_documents, counts.pieces) == (2, 5, 1, 6)
-    assert documents.bounds(1) == [5, 6]
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_many_batches_make_the_same_files_as_one(tokenizer, tmp_path, monkeypatch, workers) -> None:
-    draw = np.random.default_rng(0)
-    texts = [
-        [" ".join(draw.choice(WORDS, draw.integers(1, 6))) for _ in range(draw.integers(1, 5))]
-        for _ in range(40)
-    ]
-    monkeypatch.setattr("bertsmith.data.build._TASK_CHARACTERS", 60)
-    counts, documents = encode(texts, tokenizer, tmp_path / "work", workers)
-    expected = Documents.from_lists([tokenizer.encode_batch(document) for document in texts])
-    assert counts.documents == 40
-    np.testing.assert_array_equal(documents.ids, expected.ids)
-    np.testing.assert_array_equal(documents.sentence_starts, expected.sentence_starts)
-    np.testing.assert_array_equal(documents.document_starts, expected.document_starts)
-    np.testing.assert_array_equal(documents.chosen, expected.chosen)
-
-
-def test_nothing_at_all_is_encoded_to_nothing(tokenizer, tmp_path) -> None:
-    counts, documents = encode([], tokenizer, tmp_path / "work")
-    assert counts.documents == len(documents) == 0
-
-
-def test_literal_special_tokens_stay_text(tokenizer, tmp_path) -> None:
-    _, documents = encode([["red [SEP] blue [CLS]"]], tokenizer, tmp_path / "work")
-    assert not set(documents.ids.tolist()) & {0, 2, 3, 4}
 
 
 def test_tasks_cover_every_unit_once_in_each_pass() -> None:
@@ -101,13 +62,15 @@ def test_tasks_cover_every_unit_once_in_each_pass() -> None:
     assert len(pair_tasks(documents, PairingConfig())) > 10
 
 
+TEXT = "red one\nred two\nred three\n\nblue one\nblue two\n"
+
+
 @pytest.mark.parametrize("pairing, settings", [("nsp", {"short_seq_prob": 0.0}), ("full-sentences", {})])
 def test_rows_have_their_special_tokens(tokenizer, tmp_path, pairing, settings) -> None:
-    _, documents = encode(
-        [["red one", "red two", "red three"], ["blue one", "blue two"]], tokenizer, tmp_path / "work"
-    )
-    config = PairingConfig(pairing, 16, passes=4, **settings)
-    for rows in pair_documents(tmp_path / "work", documents.chosen, config, 0, tokenizer, 1):
+    job = make_job(tmp_path, tokenizer, TEXT, PairingConfig(pairing, 16, passes=4, **settings))
+    tasks = pair_tasks(job.open(), job.config)
+    assert len(tasks) == 4
+    for rows in pair_documents(job, tasks, 1):
         for row, second_start, label in zip(
             np.split(rows.ids, rows.offsets[1:-1]), rows.second_starts, rows.labels, strict=True
         ):
@@ -121,6 +84,26 @@ def test_rows_have_their_special_tokens(tokenizer, tmp_path, pairing, settings) 
             else:
                 assert second_start == len(row)
                 assert label == -1
+
+
+def test_rows_that_lie_in_files_are_taken_from_there(tokenizer, tmp_path) -> None:
+    job = make_job(tmp_path, tokenizer, TEXT, PairingConfig("nsp", 16, passes=4))
+    tasks = pair_tasks(job.open(), job.config)
+    computed = list(pair_documents(job, tasks, 1))
+    write_rows(job, tasks[1:3])
+    paths = sorted((tmp_path / "rows").iterdir())
+    assert len(paths) == 2
+    paths[0].write_bytes(paths[0].read_bytes()[:-30])  # a crash of the machine: computed again
+    assert not is_whole(paths[0])
+    np.savez(paths[1], **{**vars(computed[2]), "labels": 1 - computed[2].labels})
+    found = list(pair_documents(job, tasks, 1))
+    for place, (one, two) in enumerate(zip(computed, found, strict=True)):
+        assert one.ids.tolist() == two.ids.tolist()
+        assert (one.labels == two.labels).all() == (place != 2)
+    times = paths[1].stat().st_mtime_ns
+    write_rows(job, tasks[1:3])
+    assert is_whole(paths[0])
+    assert paths[1].stat().st_mtime_ns == times
 
 
 def test_heldout_documents_are_a_share_and_disjoint() -> None:

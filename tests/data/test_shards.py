@@ -150,3 +150,51 @@ def test_what_is_no_data_directory_is_refused(data, tmp_path) -> None:
     (data / "manifest.json").write_text("{")
     with pytest.raises(InputError, match="no JSON"):
         Instances.open(data, "train")
+
+
+def parts_of(numbers: range) -> list[list[list[int]]]:
+    draw = np.random.default_rng(0)
+    return [[draw.integers(5, 999, n).tolist() for n in draw.integers(1, 30, 25)] for _ in numbers]
+
+
+def write_batches(directory: Path, journal: Path, batches: list[list[list[int]]], until: int) -> ShardWriter:
+    """Append the batches that are not in the shards yet, up to a number, as a run that is then killed."""
+    writer = ShardWriter(directory, np.dtype(np.uint16), 90, journal)
+    for number in range(writer.next_batch, until):
+        taken = writer.next_row
+        batch = rows_of(batches[number], range(25), [0] * 25, [number] * 25)
+        assert len(writer.append(batch)) == 25 - taken
+    return writer
+
+
+@pytest.mark.parametrize("stops", [[3], [1, 2, 7, 7, 9], [20]])
+def test_a_writer_goes_on_after_the_last_whole_shard(tmp_path, stops) -> None:
+    batches = parts_of(range(20))
+    whole = write_batches(tmp_path / "whole", tmp_path / "journal-whole", batches, 20).close()
+    assert len(whole) > 40
+    directory, journal = tmp_path / "train", tmp_path / "journal"
+    for stop in stops:
+        writer = write_batches(directory, journal, batches, stop)
+        assert writer.next_batch == stop
+        assert 0 < len(writer.shards) < len(whole)
+        (directory / f"ids-{len(writer.shards):05d}.npy").write_bytes(b"half of an array")
+    writer = write_batches(directory, journal, batches, 20)
+    found = sum(len(rows) for rows in writer.whole_rows())
+    assert found == sum(shard["instances"] for shard in writer.shards)
+    assert writer.close() == whole
+    for path in (tmp_path / "whole").iterdir():
+        assert (directory / path.name).read_bytes() == path.read_bytes()
+    again = write_batches(directory, journal, batches, 20)
+    assert again.close() == whole
+
+
+def test_a_damaged_shard_is_written_again(tmp_path) -> None:
+    batches = parts_of(range(6))
+    directory, journal = tmp_path / "train", tmp_path / "journal"
+    whole = write_batches(directory, journal, batches, 6).close()
+    content = (directory / "labels-00003.npy").read_bytes()
+    (directory / "labels-00003.npy").write_bytes(content[:-1] + b"\x07")
+    writer = ShardWriter(directory, np.dtype(np.uint16), 90, journal)
+    assert len(writer.shards) == 3
+    assert write_batches(directory, journal, batches, 6).close() == whole
+    assert (directory / "labels-00003.npy").read_bytes() == content

@@ -6,17 +6,12 @@ import gzip
 import json
 import logging
 import os
-import signal
-import subprocess
-import sys
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 
 from bertsmith.data.config import MaskingConfig
@@ -26,29 +21,13 @@ from bertsmith.errors import InputError
 from bertsmith.files import sha256_of
 from bertsmith.recipes.config import PrepareConfig
 from bertsmith.recipes.prepare import prepare
-from bertsmith.text.config import CorpusConfig
 from bertsmith.text.tokenizer import Tokenizer
-
-SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-PLAIN = CorpusConfig(sentences="line", prose_only=False)
-
-
-def write_vocab(path: Path, words: list[str]) -> Path:
-    path.write_text("\n".join([*SPECIALS, *words]) + "\n")
-    path.with_name("tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
-    return path
+from tests.recipes.preparing import PLAIN, SPECIALS, contents, real_settings, settings, write_vocab
 
 
 @pytest.fixture
 def vocab(tmp_path: Path) -> Path:
     return write_vocab(tmp_path / "vocab.txt", ["red", "blue", "one", "two", "three", "a", "b", "."])
-
-
-def settings(tmp_path: Path, content: str, vocab: Path, **changes: Any) -> PrepareConfig:
-    corpus = tmp_path / "corpus.txt"
-    corpus.write_text(content)
-    base = PrepareConfig([str(corpus)], str(vocab), str(tmp_path / "data"), workers=1, text=PLAIN)
-    return replace(base, **changes)
 
 
 def words_of(data: Path, split: str) -> list[tuple[list[str], list[str], int]]:
@@ -143,6 +122,10 @@ def test_wrong_input_is_refused_with_a_reason(tmp_path, vocab) -> None:
     assert "no instances" in message("red one\n\nblue one\n", pairing="sop")
     assert "heldout is 1.0" in message("red one\n", heldout=1.0)
     assert "workers is -1" in message("red one\n", workers=-1)
+    assert f"this machine has {os.cpu_count()} processors" in message("red one\n", workers=5000)
+    assert "shard-size is 1K" in message("red one\n", shard_size="1K")
+    assert "'many' is no amount" in message("red one\n", shard_size="many")
+    assert "encoder 'fast' is unknown" in message("red one\n", encoder="fast")
     assert "pairing 'nps' is unknown" in message("red one\n", pairing="nps")
     assert "has to name a new directory" in message("red one\n", out=".")
     assert "seq-len is 4" in message("red one\n", seq_len=4)
@@ -214,15 +197,7 @@ def test_each_instance_knows_the_source_of_its_first_text(tmp_path, vocab, pairi
 
 @pytest.fixture(scope="module")
 def real(shared_data, tmp_path_factory) -> PrepareConfig:
-    """Settings for the starter corpus: ten books, 197 documents, and the uncased vocabulary of BERT."""
-    directory = tmp_path_factory.mktemp("real")
-    packed = shared_data / "vocab" / "bert-base-uncased-vocab.txt.gz"
-    (directory / "vocab.txt").write_bytes(gzip.decompress(packed.read_bytes()))
-    (directory / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
-    corpus = shared_data / "corpus" / "starter-en.txt.gz"
-    return PrepareConfig(
-        [str(corpus)], str(directory / "vocab.txt"), str(directory / "data"), workers=1, heldout=0.05
-    )
+    return real_settings(shared_data, tmp_path_factory.mktemp("real"))
 
 
 @pytest.fixture(scope="module")
@@ -236,14 +211,26 @@ def real_data(real) -> Path:
     return Path(real.out)
 
 
-def contents(data: Path) -> dict[str, str]:
-    return {str(path.relative_to(data)): sha256_of(path) for path in data.rglob("*") if path.is_file()}
-
-
 @pytest.mark.parametrize("workers", [2, 3])
 def test_the_number_of_workers_changes_no_byte(real, real_data, workers, tmp_path) -> None:
     prepare(replace(real, out=str(tmp_path / "data"), workers=workers))
     assert contents(tmp_path / "data") == contents(real_data)
+
+
+def test_the_encoder_changes_no_byte(real, real_data, tmp_path) -> None:
+    for encoder in ("tokenizers", "nanotoken"):
+        summary = prepare(replace(real, out=str(tmp_path / encoder), encoder=encoder))
+        assert summary["encoder"] == encoder
+        assert contents(tmp_path / encoder) == contents(real_data)
+
+
+def test_shards_have_the_wanted_size(real, tmp_path) -> None:
+    summary = prepare(replace(real, out=str(tmp_path / "data"), shard_size="256K"))
+    sizes = [np.load(path).nbytes for path in sorted((tmp_path / "data" / "train").glob("ids-*.npy"))]
+    assert len(sizes) > 5
+    assert all((256 << 10) - 256 < size <= 256 << 10 for size in sizes[:-1])
+    assert 20 < summary["peak_memory_mib"] < 1000
+    Instances.open(tmp_path / "data", "train", verify=True)
 
 
 @pytest.mark.parametrize("pairing", ["sop", "full-sentences", "doc-sentences"])
@@ -317,67 +304,7 @@ def test_c017_masks_of_real_text(real_data, whole_words) -> None:
     assert sum(seen) == min(100, len(heldout))
 
 
-# --- interruptions -----------------------------------------------------------------------------------------
-
-
-def start(config: PrepareConfig) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "bertsmith", "prepare", "--corpus", *config.corpus]
-    command += ["--vocab", config.vocab, "--out", config.out, "--workers", "2", "--passes", "40"]
-    # A shell's background job ignores Ctrl-C, and so would its children: a handler is reset when they start.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
-        )
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def wait_for(directory: Path, process: subprocess.Popen[bytes]) -> None:
-    """Wait until the work is under way: the flat files of the pieces have grown."""
-    for _ in range(600):
-        assert process.poll() is None, "it ended too early to be stopped"
-        if any(path.stat().st_size > 100_000 for path in directory.glob(".data.*.tmp/work/ids")):
-            return
-        time.sleep(0.05)
-    pytest.fail("no work was seen")
-
-
-def test_kill_leaves_nothing_half_written_and_the_next_run_clears_up(real, tmp_path) -> None:
-    config = replace(real, out=str(tmp_path / "data"))
-    process = start(config)
-    wait_for(tmp_path, process)
-    children = psutil.Process(process.pid).children(recursive=True)
-    process.kill()
-    process.communicate()
-    _, alive = psutil.wait_procs(children, timeout=10)
-    assert alive == []
-    assert not (tmp_path / "data").exists()
-    assert [path.name for path in tmp_path.iterdir()] == [f".data.{process.pid}.tmp"]
-    prepare(config)
-    assert [path.name for path in tmp_path.iterdir()] == ["data"]
-    Instances.open(tmp_path / "data", "train", verify=True)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_an_interrupted_run_clears_up_at_once(real, tmp_path, number) -> None:
-    process = start(replace(real, out=str(tmp_path / "data")))
-    wait_for(tmp_path, process)
-    children = psutil.Process(process.pid).children(recursive=True)
-    if number == signal.SIGINT:  # as a terminal does: to every process of the command
-        os.killpg(process.pid, number)
-    else:
-        process.send_signal(number)
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 1
-    assert b"interrupted" in errors
-    assert b"Traceback" not in errors
-    assert list(tmp_path.iterdir()) == []
-    _, alive = psutil.wait_procs(children, timeout=10)
-    assert alive == []
-
-
-def test_a_pipe_is_read_once_and_has_no_hash(tmp_path, vocab) -> None:
+def test_a_pipe_is_read_once_and_hashed_while_it_is_read(tmp_path, vocab) -> None:
     config = settings(tmp_path, "red one\nred two\n\nblue one\nblue two\n", vocab)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -388,7 +315,10 @@ def test_a_pipe_is_read_once_and_has_no_hash(tmp_path, vocab) -> None:
     prepare(replace(config, corpus=[str(pipe)]))
     writer.join(timeout=10)
     manifest = json.loads((tmp_path / "data" / "manifest.json").read_text())
-    assert manifest["inputs"] == [{"file": str(pipe), "source": tmp_path.name, "bytes": None, "sha256": None}]
+    corpus = Path(config.corpus[0])
+    assert manifest["inputs"] == [
+        {"file": str(pipe), "source": tmp_path.name, "bytes": 35, "sha256": sha256_of(corpus)}
+    ]
 
 
 def test_a_share_that_leaves_too_few_to_train_on_is_named(tmp_path, vocab, caplog) -> None:

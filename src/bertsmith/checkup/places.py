@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from pathlib import Path
 
 from bertsmith.checkup.finding import Example, excerpt
+from bertsmith.remote import Location
+from bertsmith.text.corpus_files import file_bytes
 from bertsmith.text.streams import STANDARD_INPUT, inner_suffix, lines_of
 
 _LINE_BITS = 40
@@ -22,12 +23,12 @@ class Places:
         text_field: the field of a .jsonl object that holds the text.
     """
 
-    def __init__(self, files: Sequence[Path], text_field: str) -> None:
+    def __init__(self, files: Sequence[Location], text_field: str) -> None:
         self._files = list(files)
         self._numbers = {file: number for number, file in enumerate(self._files)}
         self._text_field = text_field
 
-    def pack(self, file: Path, line: int) -> int:
+    def pack(self, file: Location, line: int) -> int:
         """Return the number of a line of a file, lines from 1."""
         return self._numbers[file] << _LINE_BITS | line
 
@@ -59,7 +60,7 @@ class Places:
         texts = dict.fromkeys(places, "")
         for number, file in enumerate(self._files):
             here = sorted({place for place in places if place >> _LINE_BITS == number})
-            if not here or str(file) == STANDARD_INPUT or not file.is_file():
+            if not here or file_bytes(file) is None:
                 continue  # a pipe cannot be read again
             last = here[-1] & ((1 << _LINE_BITS) - 1)
             for line, raw in enumerate(islice(lines_of(file), last), start=1):
@@ -68,7 +69,7 @@ class Places:
                     texts[place] = self._text(file, raw)
         return texts
 
-    def _text(self, file: Path, raw: bytes) -> str:
+    def _text(self, file: Location, raw: bytes) -> str:
         line = raw.decode("utf-8", errors="replace")
         if inner_suffix(file) in (".jsonl", ".ndjson"):
             return str(json.loads(line)[self._text_field])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from bertsmith.checkup.sample import (
     vocabulary_findings,
 )
 from bertsmith.checkup.words import WordHashes, words_of
+from bertsmith.remote import Location
 from bertsmith.text.config import CorpusConfig
 from bertsmith.text.corpus import CorpusCounts, CorpusReader
 from bertsmith.text.sentences import document_sentences
@@ -49,7 +49,7 @@ class CorpusSurvey:
     """Looks at every line and document of a corpus."""
 
     def __init__(
-        self, files: Sequence[Path], config: CorpusConfig, against: list[EvaluationRow], run_words: int
+        self, files: Sequence[Location], config: CorpusConfig, against: list[EvaluationRow], run_words: int
     ) -> None:
         """Make a survey.
 
@@ -112,7 +112,7 @@ class CorpusSurvey:
             found += self._of_pairs(pairing)
         return [*found, *self._of_sizes()]
 
-    def _on_line(self, file: Path, number: int, line: str) -> None:
+    def _on_line(self, file: Location, number: int, line: str) -> None:
         """Remember where the lines of the next document stand."""
         if number == 1:
             self._begin_file(file)

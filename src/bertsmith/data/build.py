@@ -1,15 +1,15 @@
-"""From documents to shards: encode in parallel, pair in parallel, write in order.
+"""Stage two of ``prepare``: encoded documents to instances, paired in parallel, in order.
 
-Stage one cuts documents into sentences and encodes them; the pieces go to flat files. Stage two pairs ranges
-of documents that it reads memory-mapped from these files. Only whole tasks go to workers, and results are
-taken in the order of the tasks, so the number of workers changes nothing but the time.
+Workers map the flat files of stage one. Only whole tasks go to workers, and results are taken in the order of
+the tasks, so the number of workers changes nothing but the time. A task whose rows lie in a file already (see
+``prepare_cluster``) is read instead of computed.
 """
 
 from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,188 +17,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bertsmith.data.arrays import is_whole, load_arrays, save_arrays
 from bertsmith.data.config import PairingConfig
+from bertsmith.data.flat import open_documents, open_sources
 from bertsmith.data.pairing import NEXT, RANDOM, Documents, instances_of, minimum_documents, num_units
-from bertsmith.data.shards import Rows, id_dtype
-from bertsmith.data.word_cache import WordCache
+from bertsmith.data.shards import Rows
 from bertsmith.data.workers import ordered_map
 from bertsmith.randomness import generator
-from bertsmith.text.config import BpeConfig, CorpusConfig, TokenizerConfig
-from bertsmith.text.sentences import document_sentences
-from bertsmith.text.tokenizer import Tokenizer
 
-Report = Callable[[float], None]
-"""Is told the characters encoded since the last call."""
-
-_TASK_CHARACTERS = 1 << 19
 _TASK_PIECES = 1 << 18
 _LENGTH_BINS = 8
 _MOST_HELDOUT_UNASKED = 0.1
-
-
-@dataclass(frozen=True)
-class _Encoded:
-    """A batch of encoded documents.
-
-    Attributes:
-        ids: ``(pieces,)``.
-        sentence_lengths: int64 ``(sentences,)``, each at least 1.
-        document_lengths: int64 ``(documents,)``, sentences of each, each at least 1.
-        sentences: sentences found, those without pieces included.
-        empty_documents: documents without any piece, left out.
-        characters: of the text.
-        source: number of the source that all of them come from.
-    """
-
-    ids: NDArray[Any]
-    sentence_lengths: NDArray[np.int64]
-    document_lengths: NDArray[np.int64]
-    sentences: int
-    empty_documents: int
-    characters: int
-    source: int
-
-
-@dataclass(frozen=True)
-class EncodedCounts:
-    """What stage one made.
-
-    Attributes:
-        documents: documents with at least one piece.
-        sentences: sentences found.
-        empty_documents: documents without any piece, left out.
-        pieces: ids, special tokens not counted.
-    """
-
-    documents: int
-    sentences: int
-    empty_documents: int
-    pieces: int
-
-
-def encode_documents(
-    documents: Iterable[tuple[int, list[str]]],
-    tokenizer: Tokenizer,
-    config: CorpusConfig,
-    directory: Path,
-    workers: int,
-    report: Report,
-) -> EncodedCounts:
-    """Encode documents into the flat files of a directory, in their order.
-
-    Args:
-        documents: each as the number of its source and its lines; read once, streaming.
-        tokenizer: turns sentences into ids.
-        config: how lines become sentences.
-        directory: where the files go.
-        workers: processes.
-        report: is told the characters encoded.
-    """
-    num_documents = num_sentences = pieces = found = empty = 0
-    dtype = id_dtype(tokenizer.vocab_size)
-    results = ordered_map(
-        _encode,
-        _batches(documents),
-        _make_encoder,
-        (tokenizer.vocab, tokenizer.config, config, dtype),
-        workers,
-    )
-    with (
-        open(directory / "ids", "wb") as ids,
-        open(directory / "sentence_starts", "wb") as sentence_starts,
-        open(directory / "document_starts", "wb") as document_starts,
-        open(directory / "document_sources", "wb") as document_sources,
-    ):
-        np.zeros(1, np.int64).tofile(sentence_starts)
-        np.zeros(1, np.int64).tofile(document_starts)
-        for batch in results:
-            batch.ids.tofile(ids)
-            (np.cumsum(batch.sentence_lengths) + pieces).tofile(sentence_starts)
-            (np.cumsum(batch.document_lengths) + num_sentences).tofile(document_starts)
-            np.full(len(batch.document_lengths), batch.source, np.uint16).tofile(document_sources)
-            pieces += len(batch.ids)
-            num_sentences += len(batch.sentence_lengths)
-            num_documents += len(batch.document_lengths)
-            found += batch.sentences
-            empty += batch.empty_documents
-            report(batch.characters)
-    return EncodedCounts(num_documents, found, empty, pieces)
-
-
-def _batches(documents: Iterable[tuple[int, list[str]]]) -> Iterator[tuple[int, list[list[str]]]]:
-    """Yield consecutive documents of one source with its number."""
-    batch: list[list[str]] = []
-    characters = batch_source = 0
-    for source, document in documents:
-        if batch and (characters >= _TASK_CHARACTERS or source != batch_source):
-            yield batch_source, batch
-            batch, characters = [], 0
-        batch_source = source
-        batch.append(document)
-        characters += sum(map(len, document))
-    if batch:
-        yield batch_source, batch
-
-
-@dataclass(frozen=True)
-class _Encoder:
-    tokenizer: Tokenizer
-    words: WordCache
-    config: CorpusConfig
-    dtype: np.dtype[Any]
-
-
-def _make_encoder(
-    vocab: list[str], settings: TokenizerConfig | BpeConfig, config: CorpusConfig, dtype: np.dtype[Any]
-) -> _Encoder:
-    tokenizer = Tokenizer(vocab, settings)
-    return _Encoder(tokenizer, WordCache(tokenizer), config, dtype)
-
-
-def _encode(encoder: _Encoder, batch: tuple[int, list[list[str]]]) -> _Encoded:
-    source, documents = batch
-    ids: list[int] = []
-    sentence_lengths, document_lengths = array("q"), array("q")
-    found = empty = 0
-    for document in documents:
-        sentences = document_sentences(document, encoder.config)
-        found += len(sentences)
-        before = len(sentence_lengths)
-        for sentence in encoder.tokenizer.in_document(sentences):
-            start = len(ids)
-            encoder.words.extend(ids, sentence)
-            if len(ids) > start:
-                sentence_lengths.append(len(ids) - start)
-        if len(sentence_lengths) > before:
-            document_lengths.append(len(sentence_lengths) - before)
-        else:
-            empty += 1
-    return _Encoded(
-        np.array(ids, dtype=encoder.dtype),
-        np.asarray(sentence_lengths, dtype=np.int64),
-        np.asarray(document_lengths, dtype=np.int64),
-        found,
-        empty,
-        sum(len(line) for document in documents for line in document),
-        source,
-    )
-
-
-def open_documents(directory: Path, vocab_size: int) -> Documents:
-    """Map what ``encode_documents`` wrote into a directory; every document is chosen."""
-    starts = _mapped(directory / "document_starts", np.dtype(np.int64))
-    return Documents(
-        _mapped(directory / "ids", id_dtype(vocab_size)),
-        _mapped(directory / "sentence_starts", np.dtype(np.int64)),
-        starts,
-        np.arange(len(starts) - 1, dtype=np.int64),
-    )
-
-
-def _mapped(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
-    if path.stat().st_size == 0:
-        return np.zeros(0, dtype)
-    return np.asarray(np.memmap(path, dtype=dtype, mode="r")).view(np.ndarray)
 
 
 def choose_heldout(
@@ -289,56 +118,40 @@ class PairCounts:
 
 
 @dataclass(frozen=True)
-class PairTask:
-    """Units to pair in one go: those from ``first`` up to ``last`` in one pass."""
+class PairingJob:
+    """What turns the documents of one split into instances; goes to every worker.
 
-    pass_: int
-    first: int
-    last: int
-
-
-@dataclass(frozen=True)
-class _Pairer:
-    documents: Documents
-    document_sources: NDArray[np.uint16]
-    config: PairingConfig
-    seed: int
-    cls_id: int
-    sep_id: int
-
-
-def pair_documents(
-    source: Path,
-    chosen: NDArray[np.int64],
-    config: PairingConfig,
-    seed: int,
-    tokenizer: Tokenizer,
-    workers: int,
-) -> Iterator[Rows]:
-    """Yield the instances of documents, as rows with their special tokens.
-
-    Args:
-        source: the directory of the flat files.
+    Attributes:
+        flat: the directory of the flat files.
         chosen: int64 ``(documents,)``, those that take part; random texts come from them alone.
         config: how they are paired, and how often.
         seed: of the pairs.
-        tokenizer: of the ids.
-        workers: processes.
-
-    Raises:
-        InputError: NSP with fewer than two documents.
+        vocab_size: entries of the vocabulary.
+        separators: ids of [CLS] and [SEP].
+        rows: the directory where the rows of some tasks may lie already.
     """
-    documents = open_documents(source, tokenizer.vocab_size).choose(chosen)
-    tasks = pair_tasks(documents, config)
-    arguments = (
-        source,
-        tokenizer.vocab_size,
-        chosen,
-        config,
-        seed,
-        (tokenizer.cls_id, tokenizer.sep_id),
-    )
-    return ordered_map(_pair, tasks, _make_pairer, arguments, min(workers, max(len(tasks), 1)))
+
+    flat: Path
+    chosen: NDArray[np.int64]
+    config: PairingConfig
+    seed: int
+    vocab_size: int
+    separators: tuple[int, int]
+    rows: Path
+
+    def open(self) -> Documents:
+        """Map the documents."""
+        return open_documents(self.flat, self.vocab_size).choose(self.chosen)
+
+
+@dataclass(frozen=True)
+class PairTask:
+    """Units to pair in one go: those from ``first`` up to ``last`` in one pass."""
+
+    number: int
+    pass_: int
+    first: int
+    last: int
 
 
 def pair_tasks(documents: Documents, config: PairingConfig) -> list[PairTask]:
@@ -351,33 +164,56 @@ def pair_tasks(documents: Documents, config: PairingConfig) -> list[PairTask]:
         sizes = ends - documents.sentence_starts[documents.document_starts[documents.chosen]]
         groups = np.cumsum(sizes) // _TASK_PIECES
         cuts = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), units]
-    return [
-        PairTask(pass_, first, last)
-        for pass_ in range(config.passes)
-        for first, last in itertools.pairwise(cuts)
-    ]
+    ranges = itertools.product(range(config.passes), itertools.pairwise(cuts))
+    return [PairTask(number, pass_, *cut) for number, (pass_, cut) in enumerate(ranges)]
 
 
-def _make_pairer(
-    source: Path,
-    vocab_size: int,
-    chosen: NDArray[np.int64],
-    config: PairingConfig,
-    seed: int,
-    separators: tuple[int, int],
-) -> _Pairer:
-    documents = open_documents(source, vocab_size).choose(chosen)
-    sources = _mapped(source / "document_sources", np.dtype(np.uint16))
-    return _Pairer(documents, sources, config, seed, *separators)
+def pair_documents(job: PairingJob, tasks: Sequence[PairTask], workers: int) -> Iterator[Rows]:
+    """Yield the instances of tasks, as rows with their special tokens.
+
+    Raises:
+        InputError: NSP with fewer than two documents.
+    """
+    return ordered_map(_rows, tasks, _make_pairer, (job,), min(workers, max(len(tasks), 1)))
+
+
+def write_rows(job: PairingJob, tasks: Iterable[PairTask]) -> None:
+    """Pair tasks into files of the directory ``job.rows``; what is whole there stays as it is."""
+    pairer = _make_pairer(job)
+    for task in tasks:
+        path = _rows_place(job, task)
+        if not is_whole(path):
+            save_arrays(path, vars(_pair(pairer, task)))
+
+
+@dataclass(frozen=True)
+class _Pairer:
+    job: PairingJob
+    documents: Documents
+    sources: NDArray[np.uint16]
+
+
+def _make_pairer(job: PairingJob) -> _Pairer:
+    return _Pairer(job, job.open(), open_sources(job.flat))
+
+
+def _rows_place(job: PairingJob, task: PairTask) -> Path:
+    return job.rows / f"{task.number:07d}.npz"
+
+
+def _rows(pairer: _Pairer, task: PairTask) -> Rows:
+    path = _rows_place(pairer.job, task)
+    return Rows(**load_arrays(path)) if is_whole(path) else _pair(pairer, task)
 
 
 def _pair(pairer: _Pairer, task: PairTask) -> Rows:
-    ids = pairer.documents.ids
-    cls, sep = np.array([pairer.cls_id], ids.dtype), np.array([pairer.sep_id], ids.dtype)
+    job, documents = pairer.job, pairer.documents
+    ids = documents.ids
+    cls, sep = (np.array([id], ids.dtype) for id in job.separators)
     parts: list[NDArray[Any]] = [ids[:0]]
     lengths, firsts, second_starts, labels = array("q", [0]), array("q"), array("i"), array("b")
     for unit in range(task.first, task.last):
-        for instance in instances_of(pairer.documents, pairer.config, pairer.seed, task.pass_, unit):
+        for instance in instances_of(documents, job.config, job.seed, task.pass_, unit):
             parts.append(cls)
             for start, end in instance.parts:
                 parts.append(ids[start:end])
@@ -391,5 +227,5 @@ def _pair(pairer: _Pairer, task: PairTask) -> Rows:
         np.cumsum(np.asarray(lengths, dtype=np.int64)),
         np.asarray(second_starts, dtype=np.int32),
         np.asarray(labels, dtype=np.int8),
-        pairer.document_sources[pairer.documents.at(np.asarray(firsts, dtype=np.int64))],
+        pairer.sources[documents.at(np.asarray(firsts, dtype=np.int64))],
     )

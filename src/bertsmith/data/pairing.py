@@ -26,6 +26,7 @@ RANDOM = 1
 NO_LABEL = -1
 """Label of an instance without a second text."""
 
+_DRAWS_AT_ONCE = 256
 PACKED_DOCUMENTS = 256
 """Documents that full-sentences packs together: text runs on from one to the next within such a block."""
 
@@ -154,21 +155,33 @@ def _target_length(config: PairingConfig, draw: Callable[[], float]) -> int:
     return 2 + _below(draw, longest - 1) if draw() < config.short_seq_prob else longest
 
 
+def _draws(seed: int, purpose: str, epoch: int, index: int) -> Callable[[], float]:
+    """Return what yields the numbers of ``generator(...).random()`` one by one; many are drawn at once."""
+
+    def numbers() -> Iterator[float]:
+        random = generator(seed, purpose, epoch, index).random
+        while True:
+            yield from random(_DRAWS_AT_ONCE).tolist()
+
+    return numbers().__next__
+
+
 def _truncated(first: Span, second: Span, longest: int, draw: Callable[[], float]) -> tuple[Span, Span]:
     """Take pieces one at a time from the longer text, front or back by a fair coin, until the pair fits.
 
     Source: create_pretraining_data.py, truncate_seq_pair.
     """
     (start, end), (second_start, second_end) = first, second
-    while end - start + second_end - second_start > longest:
+    size, second_size = end - start, second_end - second_start
+    for _ in range(size + second_size - longest):
         front = draw() < 0.5
-        if end - start > second_end - second_start:
-            start, end = (start + 1, end) if front else (start, end - 1)
+        if size > second_size:
+            size -= 1
+            start += front
         else:
-            second_start, second_end = (
-                (second_start + 1, second_end) if front else (second_start, second_end - 1)
-            )
-    return (start, end), (second_start, second_end)
+            second_size -= 1
+            second_start += front
+    return (start, start + size), (second_start, second_start + second_size)
 
 
 def _next_sentence(
@@ -186,7 +199,7 @@ def _next_sentence(
             "NSP needs at least two documents, separated by blank lines; "
             f"there are {len(documents)}: give more text or another --pairing"
         )
-    draw = generator(seed, "pairing", pass_, index).random
+    draw = _draws(seed, "pairing", pass_, index)
     longest, target = config.seq_len - 3, _target_length(config, draw)
     bounds = documents.bounds(index)
     num_sentences = len(bounds) - 1
@@ -231,7 +244,7 @@ def _sentence_order(
 
     Source: ALBERT, arXiv 1909.11942, section 3.1.
     """
-    draw = generator(seed, "pairing", pass_, index).random
+    draw = _draws(seed, "pairing", pass_, index)
     longest, target = config.seq_len - 3, _target_length(config, draw)
     bounds = documents.bounds(index)
     num_sentences = len(bounds) - 1
@@ -253,7 +266,7 @@ def _doc_sentences(
     documents: Documents, config: PairingConfig, seed: int, pass_: int, index: int
 ) -> Iterator[Instance]:
     """Fill instances with the contiguous sentences of one document."""
-    draw = generator(seed, "pairing", pass_, index).random
+    draw = _draws(seed, "pairing", pass_, index)
     return _packed(documents, [index], config, draw, pass_)
 
 
@@ -265,7 +278,7 @@ def _full_sentences(
     if pass_ > 0:
         order = generator(seed, "pairing-order", pass_).permutation(len(documents))
     chosen = order[block * PACKED_DOCUMENTS : (block + 1) * PACKED_DOCUMENTS].tolist()
-    draw = generator(seed, "pairing", pass_, block).random
+    draw = _draws(seed, "pairing", pass_, block)
     return _packed(documents, chosen, config, draw, pass_)
 
 

@@ -15,6 +15,7 @@ numbered shards of five arrays::
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertsmith.errors import InputError
-from bertsmith.files import sha256_of
+from bertsmith.files import sha256_of, write_json
 
 FORMAT = "bertsmith-data"
 FORMAT_VERSION = 1
@@ -57,6 +58,17 @@ class Rows:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def part(self, start: int, end: int) -> Rows:
+        """Return the rows from ``start`` up to ``end``, without a copy of their pieces."""
+        first, last = int(self.offsets[start]), int(self.offsets[end])
+        return Rows(
+            self.ids[first:last],
+            self.offsets[start : end + 1] - first,
+            self.second_starts[start:end],
+            self.labels[start:end],
+            self.sources[start:end],
+        )
+
 
 @dataclass(frozen=True)
 class Example:
@@ -79,51 +91,86 @@ def id_dtype(vocab_size: int) -> np.dtype[Any]:
 
 
 class ShardWriter:
-    """Writes the shards of one split into a directory, in the order in which rows are appended."""
+    """Writes the shards of one split into a directory, in the order in which batches of rows are appended.
 
-    def __init__(self, directory: Path, dtype: np.dtype[Any], shard_pieces: int = SHARD_PIECES) -> None:
+    With a journal, each whole shard is recorded. A writer that is made anew finds the whole shards and says
+    where it goes on; shards are compared with their hashes.
+
+    Attributes:
+        shards: the manifest's entry of each whole shard.
+        next_batch: number of the batch to append next.
+        next_row: rows of that batch that are in the shards already.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        dtype: np.dtype[Any],
+        shard_pieces: int = SHARD_PIECES,
+        journal: Path | None = None,
+    ) -> None:
         self.directory = directory
         self.shards: list[dict[str, Any]] = []
+        self.next_batch = self.next_row = 0
         self._dtype = dtype
         self._shard_pieces = shard_pieces
+        self._journal = journal
         self._waiting: list[Rows] = []
         self._waiting_pieces = 0
-        directory.mkdir()
+        directory.mkdir(parents=True, exist_ok=journal is not None)
+        if journal is not None:
+            journal.mkdir(parents=True, exist_ok=True)
+            self._find_whole_shards(journal)
 
-    def append(self, rows: Rows) -> None:
-        """Take rows; full shards go to disk."""
+    def append(self, rows: Rows) -> Rows:
+        """Take a batch of rows; full shards go to disk.
+
+        Returns:
+            The rows of the batch that were not in the shards before.
+        """
+        fresh = rows.part(self.next_row, len(rows))
         start = 0
-        while start < len(rows):
+        while start < len(fresh):
             room = self._shard_pieces - self._waiting_pieces
-            end = int(np.searchsorted(rows.offsets, rows.offsets[start] + room, side="right")) - 1
+            end = int(np.searchsorted(fresh.offsets, fresh.offsets[start] + room, side="right")) - 1
             if end == start and self._waiting_pieces == 0:
                 end = start + 1  # a row longer than a shard still needs one
             if end > start:
-                self._take(rows, start, min(end, len(rows)))
-            if end < len(rows):
-                self._flush()
+                self._take(fresh.part(start, min(end, len(fresh))))
+            if end < len(fresh):
+                self._flush(rows_taken=self.next_row + max(end, start))
             start = max(end, start)
+        self.next_batch, self.next_row = self.next_batch + 1, 0
+        return fresh
 
     def close(self) -> list[dict[str, Any]]:
         """Write what is left; return the manifest's entry of each shard."""
         if self._waiting or not self.shards:
-            self._flush()
+            self._flush(rows_taken=0)
         return self.shards
 
-    def _take(self, rows: Rows, start: int, end: int) -> None:
-        first, last = int(rows.offsets[start]), int(rows.offsets[end])
-        self._waiting.append(
-            Rows(
-                rows.ids[first:last],
-                rows.offsets[start : end + 1] - first,
-                rows.second_starts[start:end],
-                rows.labels[start:end],
-                rows.sources[start:end],
-            )
-        )
-        self._waiting_pieces += last - first
+    def whole_rows(self) -> Iterator[Rows]:
+        """Yield the rows of the whole shards, mapped into memory."""
+        for shard in self.shards:
+            yield _open_shard(self.directory, shard)
 
-    def _flush(self) -> None:
+    def _find_whole_shards(self, journal: Path) -> None:
+        """Go on after the last shard that is whole and has only whole ones before it."""
+        for path in sorted(journal.glob("*.json")):
+            record = json.loads(path.read_text(encoding="utf-8"))
+            try:
+                for file in record["shard"]["files"].values():
+                    _check_file(self.directory / file["file"], file["bytes"], file["sha256"])
+            except InputError:
+                return
+            self.shards.append(record["shard"])
+            self.next_batch, self.next_row = record["next_batch"], record["next_row"]
+
+    def _take(self, rows: Rows) -> None:
+        self._waiting.append(rows)
+        self._waiting_pieces += len(rows.ids)
+
+    def _flush(self, rows_taken: int) -> None:
         lengths = [np.diff(rows.offsets) for rows in self._waiting]
         offsets = np.zeros(sum(map(len, lengths)) + 1, dtype=np.int64)
         if lengths:
@@ -148,7 +195,11 @@ class ShardWriter:
             path = self.directory / f"{name}-{len(self.shards):05d}.npy"
             np.save(path, arrays[name])
             files[name] = {"file": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
-        self.shards.append({"instances": len(offsets) - 1, "pieces": len(ids), "files": files})
+        shard = {"instances": len(offsets) - 1, "pieces": len(ids), "files": files}
+        if self._journal is not None:
+            record = {"shard": shard, "next_batch": self.next_batch, "next_row": rows_taken}
+            write_json(self._journal / f"{len(self.shards):05d}.json", record)
+        self.shards.append(shard)
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:

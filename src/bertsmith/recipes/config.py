@@ -51,7 +51,7 @@ class PrepareConfig:
         corpus: files (.txt, .jsonl, either also .gz or .zst), directories, or - for standard input; NAME=PATH
             names the source (books, wiki and so on) that evaluation is reported by; default: the directory.
         vocab: a vocab.txt or vocab.json, or a directory that holds one.
-        out: the data directory to write.
+        out: the data directory to write, or a URL to upload it to when it is whole.
         pairing: "nsp", "sop", "full-sentences" or "doc-sentences".
         seq_len: pieces of the longest instance, [CLS] and [SEP] counted.
         passes: how often the corpus is paired anew.
@@ -59,6 +59,10 @@ class PrepareConfig:
         random_next_prob: share of instances with a random second text (nsp).
         heldout: share of the documents kept for held-out evaluation, whole documents.
         workers: processes; 0: as many as there are processors.
+        encoder: what encodes text, with the same ids: "nanotoken", "tokenizers" or "auto" (nanotoken where it
+            is installed and supports the tokenizer).
+        shard_size: bytes of ids after which a shard is full, such as 64M.
+        resume: go on with the unfinished build of an earlier run, or begin if there is none.
         seed: of the pairs and of the held-out choice.
         text: how the corpus is read.
     """
@@ -73,6 +77,9 @@ class PrepareConfig:
     random_next_prob: float = 0.5
     heldout: float = 0.01
     workers: int = 0
+    encoder: str = "auto"
+    shard_size: str = "64M"
+    resume: bool = False
     seed: int = 0
     text: CorpusConfig = field(default_factory=CorpusConfig)
 

@@ -3,168 +3,131 @@
 from __future__ import annotations
 
 import logging
-import shutil
+import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from bertsmith.config import to_dict
-from bertsmith.data.build import (
-    EncodedCounts,
-    PairCounts,
-    choose_heldout,
-    encode_documents,
-    open_documents,
-    pair_documents,
-    pair_tasks,
-)
+from bertsmith.data.build import PairCounts, PairingJob, pair_documents, pair_tasks
+from bertsmith.data.build_directory import BuildDirectory, locked_build
+from bertsmith.data.encoded import encode_files
+from bertsmith.data.flat import EncodedCounts, join, read_counts
 from bertsmith.data.pairing import minimum_documents
-from bertsmith.data.shards import FORMAT, FORMAT_VERSION, MOST_SOURCES, ShardWriter, id_dtype
+from bertsmith.data.shards import ShardWriter, id_dtype
 from bertsmith.errors import InputError
-from bertsmith.files import atomic_directory, sha256_of, write_json
+from bertsmith.files import write_json
+from bertsmith.memory import PeakMemory
 from bertsmith.progress import StageProgress
-from bertsmith.randomness import seed_of
 from bertsmith.recipes.config import PrepareConfig
-from bertsmith.text.corpus import CorpusCounts, CorpusReader
-from bertsmith.text.corpus_files import CorpusFile, list_sources
-from bertsmith.text.streams import STANDARD_INPUT
-from bertsmith.text.tokenizer import Tokenizer
+from bertsmith.recipes.prepare_build import Preparation
+from bertsmith.remote import is_url, upload
+from bertsmith.text.corpus_files import total_bytes
 
 _LOG = logging.getLogger(__name__)
 _UNBALANCED_SHARE = 0.75
+_FEWEST_MOST_WORKERS = 16
+_MANIFEST = "manifest.json"
 
 
 def prepare(config: PrepareConfig) -> dict[str, Any]:
     """Write instances, manifest and tokenizer into ``config.out``.
 
-    The directory appears when everything is written, or not at all.
+    The directory appears when everything is written, or not at all. What a run that was stopped or killed has
+    done lies beside it; with ``config.resume`` the next run goes on from what is whole, with the same result.
 
     Returns:
-        The summary: the counts of the corpus and of each split, seconds, speed.
+        The summary: the counts of the corpus and of each split, seconds, speed, peak memory.
 
     Raises:
-        InputError: the settings, the vocabulary or the corpus are wrong.
+        InputError: the settings, the vocabulary or the corpus are wrong, or an unfinished build has others.
     """
     started = time.monotonic()
-    out = Path(config.out)
-    _check_settings(config, out)
-    tokenizer = Tokenizer.load(config.vocab)
-    files = list_sources(config.corpus)
-    sources = _source_names(files)
-    workers = config.workers or _processors()
-    counts = CorpusCounts()
-    with _terminated_like_interrupted(), atomic_directory(out) as directory:
-        work = directory / "work"
-        work.mkdir()
-        reader = CorpusReader([file.path for file in files], config.text, counts)
-        numbers = [sources.index(file.source) for file in files]
-        with StageProgress("prepare: encode", "characters") as progress:
-            encoded = encode_documents(
-                ((numbers[reader.place], document) for document in reader.documents()),
-                tokenizer,
-                config.text,
-                work,
-                workers,
-                lambda characters: progress.add(characters, reader.fraction()),
-            )
-        counts.sentences = encoded.sentences
-        _check_documents(encoded, counts, config)
-        train, heldout = choose_heldout(encoded.documents, config.heldout, config.pairing, config.seed)
-        if config.heldout > 0 and len(heldout) == 0:
+    workers = _num_workers(config.workers)
+    work = Preparation.of(config)
+    with (
+        _terminated_like_interrupted(),
+        PeakMemory() as memory,
+        locked_build(work.out, work.plan(), config.resume) as build,
+    ):
+        work.check_pipes(build)
+        encoded = _encode(work, build, workers)
+        _check_documents(encoded, config)
+        jobs = work.pairing_jobs(build)
+        if config.heldout > 0 and len(jobs["heldout"].chosen) == 0:
             _LOG.warning(
                 "prepare: a share of %g of %d documents would leave too few on one side; none is held out",
                 *(config.heldout, encoded.documents),
             )
-        splits = {
-            split: _pair_split(config, directory, split, chosen, tokenizer, workers, sources)
-            for split, chosen in (("train", train), ("heldout", heldout))
-        }
-        shutil.rmtree(work)
-        tokenizer.save(directory)
-        corpus = {
-            **counts.to_dict(),
-            "documents_without_pieces": encoded.empty_documents,
-            "pieces": encoded.pieces,
-        }
-        write_json(directory / "manifest.json", _manifest(config, files, tokenizer, corpus, splits))
-    counts.log_warnings()
+        splits = {split: _pair_split(work, build, split, job, workers) for split, job in jobs.items()}
+        work.tokenizer.save(build.data)
+        write_json(build.data / _MANIFEST, work.manifest(build, encoded.to_dict(), splits))
+        if is_url(config.out):
+            upload(build.data, config.out, last=_MANIFEST)
+            build.remove()
+        else:
+            build.finish(work.out)
+    encoded.corpus.log_warnings()
     seconds = time.monotonic() - started
     summary = {name: {key: split[key] for key in split if key != "shards"} for name, split in splits.items()}
     return {
-        "out": str(out),
+        "out": config.out,
         **summary,
-        "corpus": corpus,
+        "corpus": encoded.to_dict(),
+        "encoder": work.encoder,
         "workers": workers,
         "seconds": round(seconds, 1),
-        "million_characters_per_second": round(counts.characters / 1e6 / seconds, 2),
+        "million_characters_per_second": round(encoded.corpus.characters / 1e6 / seconds, 2),
+        "peak_memory_mib": memory.mebibytes,
     }
 
 
+def _encode(work: Preparation, build: BuildDirectory, workers: int) -> EncodedCounts:
+    """Encode what is not encoded yet; return the counts of all."""
+    if not build.flat.is_dir():
+        files = [file.path for file in work.files]
+        corpus_bytes = total_bytes(files)
+        with StageProgress("prepare: encode", "characters") as progress:
+            encode_files(
+                list(enumerate(files)),
+                work.encoding_job(),
+                build.encoded,
+                workers,
+                lambda characters, read: progress.add(
+                    characters, read / corpus_bytes if corpus_bytes else None
+                ),
+            )
+        join(build.encoded, work.file_sources, build.flat)
+    return read_counts(build.flat)
+
+
 def _pair_split(
-    config: PrepareConfig,
-    directory: Path,
-    split: str,
-    chosen: NDArray[np.int64],
-    tokenizer: Tokenizer,
-    workers: int,
-    sources: list[str],
+    work: Preparation, build: BuildDirectory, split: str, job: PairingJob, workers: int
 ) -> dict[str, Any]:
-    """Pair the documents of a split and write its shards; return its entry in the manifest."""
-    work = directory / "work"
-    pairing, seed = config.pairing_config, config.seed
-    if split == "heldout":
-        pairing, seed = replace(pairing, passes=1), seed_of(seed, "heldout-pairing")
-    pairs = PairCounts.of(len(chosen), config.seq_len, len(sources))
-    writer = ShardWriter(directory / split, id_dtype(tokenizer.vocab_size))
-    num_tasks = len(pair_tasks(open_documents(work, tokenizer.vocab_size).choose(chosen), pairing))
-    results = pair_documents(work, chosen, pairing, seed, tokenizer, workers)
+    """Pair the documents of a split and write the shards that are missing; return its manifest entry."""
+    config = work.config
+    counts = PairCounts.of(len(job.chosen), config.seq_len, len(work.source_names))
+    tasks = pair_tasks(job.open(), job.config)
+    writer = ShardWriter(
+        build.data / split, id_dtype(job.vocab_size), work.shard_pieces(), build.journal(split)
+    )
+    for rows in writer.whole_rows():
+        counts.add(rows)
+    first = writer.next_batch
     with StageProgress(f"prepare: pair {split}", "pieces") as progress:
-        for number, rows in enumerate(results, start=1):
-            writer.append(rows)
-            pairs.add(rows)
-            progress.add(len(rows.ids), number / num_tasks)
+        for number, rows in enumerate(pair_documents(job, tasks[first:], workers), start=first + 1):
+            counts.add(writer.append(rows))
+            progress.add(len(rows.ids), number / len(tasks))
     if split == "train":
-        _check_pairs(pairs, config)
-    return {**pairs.to_dict(config.pairing, sources), "shards": writer.close()}
+        _check_pairs(counts, config)
+    return {**counts.to_dict(config.pairing, work.source_names), "shards": writer.close()}
 
 
-def _source_names(files: list[CorpusFile]) -> list[str]:
-    """Return the sources of a corpus, each once, in the order of the files."""
-    names = list(dict.fromkeys(file.source for file in files))
-    if len(names) > MOST_SOURCES:
-        raise InputError(
-            f"the corpus has {len(names)} sources, at most {MOST_SOURCES} are possible: name them, "
-            "--corpus NAME=PATH"
-        )
-    return names
-
-
-def _check_settings(config: PrepareConfig, out: Path) -> None:
-    """Refuse wrong settings before any work."""
-    if not 0.0 <= config.heldout < 1.0:
-        raise InputError(f"heldout is {config.heldout}; it has to be at least 0 and below 1")
-    if config.workers < 0:
-        raise InputError(f"workers is {config.workers}; it has to be 0 (all processors) or more")
-    _ = config.pairing_config  # checks itself
-    if out.name in ("", ".."):
-        raise InputError(
-            f"out is {config.out!r}; it has to name a new directory, which appears when it is whole"
-        )
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"out {out} exists already; remove it or name another directory")
-
-
-def _check_documents(encoded: EncodedCounts, counts: CorpusCounts, config: PrepareConfig) -> None:
+def _check_documents(encoded: EncodedCounts, config: PrepareConfig) -> None:
     """Refuse a corpus that cannot be paired, saying why."""
+    counts = encoded.corpus
     if counts.lines == 0:
         raise InputError(f"the corpus holds no text: {counts.files} files read, every line is empty")
     if counts.documents == 0:
@@ -198,38 +161,23 @@ def _check_pairs(pairs: PairCounts, config: PrepareConfig) -> None:
         )
 
 
-def _manifest(
-    config: PrepareConfig,
-    files: list[CorpusFile],
-    tokenizer: Tokenizer,
-    corpus: dict[str, Any],
-    splits: dict[str, Any],
-) -> dict[str, Any]:
-    """Return what ties the data to its inputs; nothing in it depends on the machine or on the time."""
-    settings = to_dict(config)
-    for name in ("corpus", "out", "workers"):
-        del settings[name]
-    return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "bertsmith_version": version("bertsmith"),
-        "inputs": [_input(file) for file in files],
-        "sources": _source_names(files),
-        "vocabulary": {"size": tokenizer.vocab_size, "identity": tokenizer.identity()},
-        "settings": settings,
-        "corpus": corpus,
-        "splits": splits,
-    }
+def _num_workers(wanted: int) -> int:
+    """Return the number of processes.
 
-
-def _input(file: CorpusFile) -> dict[str, Any]:
-    path, entry = file.path, {"file": str(file.path), "source": file.source}
-    if str(path) == STANDARD_INPUT or not path.is_file():  # a pipe: what was read cannot be read again
-        return {**entry, "bytes": None, "sha256": None}
-    return {**entry, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
-
-
-def _processors() -> int:
+    Raises:
+        InputError: it is negative, or far more than the machine has processors.
+    """
+    if wanted < 0:
+        raise InputError(f"workers is {wanted}; it has to be 0 (all processors) or more")
+    processors = os.cpu_count() or 1
+    most = max(_FEWEST_MOST_WORKERS, 4 * processors)
+    if wanted > most:
+        raise InputError(
+            f"workers is {wanted}, but this machine has {processors} processors; more than {most} would only "
+            "cost memory: leave it out (all processors)"
+        )
+    if wanted:
+        return wanted
     from bertsmith.device import cpu_threads  # imports torch: not worth it when the number is given
 
     return cpu_threads()

@@ -17,17 +17,20 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith.errors import InputError
+from bertsmith.remote import Location
 from bertsmith.text.config import CorpusConfig
-from bertsmith.text.corpus_files import list_files
+from bertsmith.text.corpus_files import list_files, total_bytes
 from bertsmith.text.prose import fault_of_line
-from bertsmith.text.streams import STANDARD_INPUT, inner_suffix, lines_of
+from bertsmith.text.streams import TextBlock, TextFile, is_json_lines
 
-OnLine = Callable[[Path, int, str], None]
+OnLine = Callable[[Location, int, str], None]
 """Is told of each line after it was cleaned and counted: its file, its number from 1 and the clean text."""
 
 _LOG = logging.getLogger(__name__)
 _REMOVED = re.compile("[\x00\ufffd\ufeff\ud800-\udfff]")
 _FOREIGN_LINE_ENDS = re.compile("[\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
+_ODD_CHARACTERS = "\x00\ufffd\ufeff\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+"""Those of the two patterns that UTF-8 can hold; a text without them needs no cleaning line by line."""
 _MOST_LINE_HASHES = 4_000_000
 """Distinct lines remembered to find repeated ones; about 100 bytes each."""
 _REPEATED_SHARE_WORTH_A_WARNING = 0.1
@@ -80,6 +83,12 @@ class CorpusCounts:
         values["dropped_lines"] = dict(sorted(self.dropped_lines.items()))
         values["repeated_lines_share"] = round(self.repeated_share, 6)
         return values
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> CorpusCounts:
+        """Return the counts that ``to_dict`` was made of, without the hashes of lines."""
+        known = {item.name for item in fields(cls)}
+        return cls(**{name: value for name, value in values.items() if name in known})
 
     @property
     def repeated_share(self) -> float:
@@ -137,7 +146,7 @@ def read_documents(
     Memory is that of the largest document, and of the hashes of distinct lines (see ``CorpusCounts``).
 
     Args:
-        paths: files, directories or ``-``; see ``list_files``.
+        paths: files, directories or ``-``; see ``corpus_files.list_sources``.
         config: how the text is read.
         counts: is added to while reading.
         on_line: is told of every line of the files, empty ones included, before its document is yielded.
@@ -148,29 +157,15 @@ def read_documents(
     Raises:
         InputError: a file is broken, or a line of a .jsonl has no text; names the file and the line.
     """
-    for path in list_files([str(path) for path in paths]):
-        counts.files += 1
-        is_json = inner_suffix(path) in (".jsonl", ".ndjson")
-        read = _json_documents if is_json else _text_documents
-        for lines in read(path, config, counts, on_line):
-            document = _kept_lines(lines, config, counts)
-            if document:
-                counts.documents += 1
-                yield document
-            else:
-                counts.empty_documents += 1
+    return CorpusReader(list_files([str(path) for path in paths]), config, counts, on_line).documents()
 
 
 class CorpusReader:
-    """Reads the documents of files, and knows how far it is by the bytes of the files that are done.
-
-    Attributes:
-        place: place of the file in the list that the last document came from.
-    """
+    """Reads the documents of files, and knows how far it is by the bytes that were read."""
 
     def __init__(
         self,
-        files: Sequence[Path],
+        files: Sequence[Location],
         config: CorpusConfig,
         counts: CorpusCounts,
         on_line: OnLine | None = None,
@@ -183,8 +178,7 @@ class CorpusReader:
             counts: is added to while reading.
             on_line: is told of every line; see ``read_documents``.
         """
-        self.place = 0
-        self._sizes = [0 if str(file) == STANDARD_INPUT else file.stat().st_size for file in files]
+        self._bytes = total_bytes(files)
         self._files = files
         self._config = config
         self._counts = counts
@@ -193,21 +187,48 @@ class CorpusReader:
 
     def documents(self) -> Iterator[list[str]]:
         """Yield the documents; see ``read_documents``."""
-        for place, file in enumerate(self._files):
-            self.place = place
-            yield from read_documents([file], self._config, self._counts, self._on_line)
-            self._read += self._sizes[place]
+        read = 0
+        for path in self._files:
+            file = TextFile(path, self._config.documents == "line")
+            crlf_files = self._counts.crlf_files
+            for block in file.blocks():
+                self._read = read + file.num_bytes
+                yield from block_documents(block, self._config, self._counts, self._on_line)
+            read += file.num_bytes
+            self._counts.files += 1
+            self._counts.crlf_files = min(self._counts.crlf_files, crlf_files + 1)
 
     def fraction(self) -> float | None:
-        """Return the share of the corpus that was read; ``None``: unknown, the first file is not done."""
-        return self._read / sum(self._sizes) if self._read else None
+        """Return the share of the corpus that was read; ``None``: unknown."""
+        return self._read / self._bytes if self._bytes else None
+
+
+def block_documents(
+    block: TextBlock, config: CorpusConfig, counts: CorpusCounts, on_line: OnLine | None = None
+) -> Iterator[list[str]]:
+    """Yield the documents of a block of text; see ``read_documents``.
+
+    Args:
+        block: whole documents of a file.
+        config: how the text is read.
+        counts: is added to, all but ``files``; ``crlf_files`` by one for a block with such lines.
+        on_line: is told of every line; see ``read_documents``.
+    """
+    read = _json_documents if is_json_lines(block.path) else _text_documents
+    for lines in read(block, config, counts, on_line):
+        document = _kept_lines(lines, config, counts)
+        if document:
+            counts.documents += 1
+            yield document
+        else:
+            counts.empty_documents += 1
 
 
 def _text_documents(
-    path: Path, config: CorpusConfig, counts: CorpusCounts, on_line: OnLine | None
+    block: TextBlock, config: CorpusConfig, counts: CorpusCounts, on_line: OnLine | None
 ) -> Iterator[list[str]]:
     document: list[str] = []
-    for _, line in _decoded_lines(path, config, counts, on_line):
+    for _, line in _clean_lines(block, config, counts, on_line):
         if line and config.documents == "blank-line":
             document.append(line)
         elif line:
@@ -220,12 +241,12 @@ def _text_documents(
 
 
 def _json_documents(
-    path: Path, config: CorpusConfig, counts: CorpusCounts, on_line: OnLine | None
+    block: TextBlock, config: CorpusConfig, counts: CorpusCounts, on_line: OnLine | None
 ) -> Iterator[list[str]]:
-    for number, line in _decoded_lines(path, config, counts, on_line):
+    for number, line in _clean_lines(block, config, counts, on_line):
         if not line:
             continue
-        where = f"corpus {path}, line {number}"
+        where = f"corpus {block.path}, line {number}"
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -240,12 +261,35 @@ def _json_documents(
         yield [part for part in lines if part]
 
 
-def _decoded_lines(
-    path: Path, config: CorpusConfig, counts: CorpusCounts, on_line: OnLine | None
+def _clean_lines(
+    block: TextBlock, config: CorpusConfig, counts: CorpusCounts, on_line: OnLine | None
 ) -> Iterator[tuple[int, str]]:
-    """Yield (line number, clean line) of a file, empty lines included."""
+    """Yield (line number, clean line) of a block, empty lines included."""
+    text = _plain_text(block.data)
+    lines: Iterator[str]
+    if text is None:
+        lines = _decoded_lines(block, config, counts)
+    else:
+        lines = map(str.strip, text.removesuffix("\n").split("\n"))
+    for number, line in enumerate(lines, start=block.first_line):
+        if on_line is not None:
+            on_line(block.path, number, line)
+        yield number, line
+
+
+def _plain_text(data: bytes) -> str | None:
+    """Return the text of bytes, ``None`` if something in them has to be cleaned or counted."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return None if any(character in text for character in _ODD_CHARACTERS) else text
+
+
+def _decoded_lines(block: TextBlock, config: CorpusConfig, counts: CorpusCounts) -> Iterator[str]:
+    """Yield the clean lines of a block with odd bytes or characters, each looked at by itself."""
     has_crlf = False
-    for number, raw in enumerate(lines_of(path), start=1):
+    for number, raw in enumerate(block.data.removesuffix(b"\n").split(b"\n"), start=block.first_line):
         if raw.endswith(b"\r"):
             raw = raw[:-1]
             has_crlf = True
@@ -257,15 +301,12 @@ def _decoded_lines(
         except UnicodeDecodeError as error:
             if config.invalid_utf8 == "error":
                 raise InputError(
-                    f"corpus {path}, line {number}: invalid UTF-8 ({error.reason}); mend the file, or let "
-                    "invalid_utf8 be replace"
+                    f"corpus {block.path}, line {number}: invalid UTF-8 ({error.reason}); mend the file, or "
+                    "let invalid_utf8 be replace"
                 ) from None
             counts.invalid_utf8_lines += 1
             line = raw.decode("utf-8", errors="ignore")
-        line = _clean(line, counts)
-        if on_line is not None:
-            on_line(path, number, line)
-        yield number, line
+        yield _clean(line, counts)
     counts.crlf_files += has_crlf
 
 

@@ -9,6 +9,7 @@ Source: paper, section 3.1; the original has no code for it.
 from __future__ import annotations
 
 import re
+import string
 import unicodedata
 
 _SHORT_WORDS = 12
@@ -17,6 +18,7 @@ _SHORT_IDEOGRAPHS = 30
 _CELL_CHARACTERS = 20
 _MOST_DIGITS = 0.3
 _WORDS_BEFORE_A_COLON = 2
+_ASCII_LETTERS = string.ascii_letters.encode()
 
 _IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _LINK = re.compile(r"\[\[[^\]]*\]\]")
@@ -25,7 +27,12 @@ _ITEM = re.compile(
     r"[-·–—]\s+\S|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]+)[.)]\s+\S|[一二三四五六七八九十]+、|（[一二三四五六七八九十\d]+）"
 )
 _CLOSING = "\\s'\"”’»)\\]）】」』》*_"
-_STOP = re.compile(f"[.!?…。！？｡।॥؟۔።‽][{_CLOSING}]*$")
+_WHITE_SPACE = (
+    "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002"
+    "\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+)
+_CLOSING_CHARACTERS = "'\"”’»)]）」』】》*_" + _WHITE_SPACE
+_STOPS = frozenset(".!?…。！？｡।॥؟۔።‽")
 _PAUSE = re.compile(f"(?:[,，、—–]|--|……)[{_CLOSING}]*$")
 _COLON = re.compile(f"[:;：；][{_CLOSING}]*$")
 
@@ -43,16 +50,22 @@ def fault_of_line(line: str) -> str | None:
     """
     if _is_table_row(line):
         return "table"
-    if 2 * sum(map(str.isalpha, line)) < len(line) and (fault := _fault_of_characters(line)):
+    if 2 * _num_letters(line) < len(line) and (fault := _fault_of_characters(line)):
         return fault
     if _BULLET.match(line):
         return "list"
-    if _STOP.search(line) or not _is_short(line):
+    if line.rstrip(_CLOSING_CHARACTERS)[-1:] in _STOPS or not _is_short(line):
         return None
     if _ITEM.match(line):
         return "list"
     goes_on = _PAUSE.search(line) or (_COLON.search(line) and _num_words(line) >= _WORDS_BEFORE_A_COLON)
     return None if goes_on else "header"
+
+
+def _num_letters(line: str) -> int:
+    if line.isascii():
+        return len(line) - len(line.encode().translate(None, _ASCII_LETTERS))
+    return sum(map(str.isalpha, line))
 
 
 def _is_table_row(line: str) -> bool:

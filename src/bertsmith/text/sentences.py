@@ -9,6 +9,7 @@ sample whose ends were marked by hand.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from bertsmith.text.config import CorpusConfig
 
@@ -18,11 +19,15 @@ _OPENING = "\"'“‘«(\\[{（「『【《〈＂＇_*¿¡—–\\-"
 
 # An end: Western marks need white space (or a wide character) after them, Chinese ones do not. The looks
 # behind let a run of marks be tried once only, so that the time stays linear.
+_AFTER_MARK = rf"(?P<closing>[{_CLOSING}]*(?:\[\d+\])*)\s+"
 _END = re.compile(
     rf"(?P<wide>[。！？｡]+[。！？｡!?…]*|(?<![!?])[!?]+(?=[{_CLOSING}]*[{_WIDE}“「『《（])"
     rf"|(?<!…)…+(?=[”’」』]))(?P<closed>[{_CLOSING}]*)\s*"
-    rf"|(?<![.!?…])(?P<mark>[.!?…]+)(?P<closing>[{_CLOSING}]*(?:\[\d+\])*)\s+"
+    rf"|(?<![.!?…])(?P<mark>[.!?…]+){_AFTER_MARK}"
 )
+_MARKS = re.compile("[.!?…。！？｡]+")
+_ASCII_END = re.compile(rf"(?P<mark>[.!?](?<![.!?]{{2}})[.!?]*){_AFTER_MARK}(?P<wide>(?!))?")
+"""What is left of ``_END`` in ASCII; it begins with a set of characters, for which ``re`` scans fast."""
 _FIRST_LETTER = re.compile(rf"[{_OPENING}\s]*(\S?)")
 _NEXT_WORD = re.compile(rf"[{_OPENING}\s]*([^\W\d_]+(?:['’][a-z]+)?)")
 _WORD_BEFORE = re.compile(r"(?:[^\W_]+\.)*[^\W_]*\Z")
@@ -59,6 +64,7 @@ _WITHIN_NAMES = _words(
 )
 """Abbreviations that may also end a sentence: it goes on unless a word follows that begins sentences."""
 _WITHIN_NAMES_IF_SMALL = _words("etc al approx ed eds")
+_ABBREVIATIONS = _TITLES | _BEFORE_NUMBERS | _WITHIN_NAMES
 _BEGINNERS = _words(
     "a about above according after again all almost along already also although among an and another any"
     " are as at because before besides between both but by can could despite did do does during each either"
@@ -84,7 +90,7 @@ def split_sentences(paragraph: str) -> list[str]:
     """
     sentences = []
     start = 0
-    for match in _END.finditer(paragraph):
+    for match in _ASCII_END.finditer(paragraph) if paragraph.isascii() else _ends(paragraph):
         if match.end() == len(paragraph):
             break
         if match["wide"] is not None:
@@ -96,6 +102,17 @@ def split_sentences(paragraph: str) -> list[str]:
             start = match.end()
     sentences.append(paragraph[start:].strip())
     return [sentence for sentence in sentences if sentence]
+
+
+def _ends(paragraph: str) -> Iterator[re.Match[str]]:
+    """Yield the matches of ``_END``, which all begin with a mark; most of the text is passed over fast."""
+    for run in _MARKS.finditer(paragraph):
+        place, end = run.span()
+        while place < end:
+            match = _END.match(paragraph, place)
+            if match:
+                yield match
+            place = match.end() if match else place + 1
 
 
 def document_sentences(lines: list[str], config: CorpusConfig) -> list[str]:
@@ -125,19 +142,38 @@ def _ends_wide(paragraph: str, match: re.Match[str], start: int) -> bool:
 
 def _ends_western(paragraph: str, match: re.Match[str], start: int) -> bool:
     """Say whether ``.``, ``!``, ``?`` or an ellipsis before white space ends a sentence."""
-    letter = _FIRST_LETTER.match(paragraph, match.end())
-    assert letter is not None, "the pattern matches everywhere"
-    if letter[1] == "" or letter[1].islower() or not (letter[1].isalnum() or letter[1] in "$£€#§&+"):
+    letter = paragraph[match.end()]
+    if not letter.isalnum():
+        found = _FIRST_LETTER.match(paragraph, match.end())
+        assert found is not None, "the pattern matches everywhere"
+        letter = found[1]
+    if letter == "" or letter.islower() or not (letter.isalnum() or letter in "$£€#§&+"):
         return False
-    if match["mark"] != "." or match["closing"].strip(")]_*"):
+    mark, closing = match.group("mark", "closing")
+    if mark != "." or closing.strip(")]_*"):
         return True
-    return not _is_abbreviated(paragraph, match, start, letter[1].isdigit())
+    if not letter.isdigit() and _is_plain_word(paragraph, start, match.start()):
+        return True
+    return not _is_abbreviated(paragraph, match, start, letter.isdigit())
+
+
+def _is_plain_word(paragraph: str, start: int, end: int) -> bool:
+    """Say whether a word that abbreviates nothing ends at ``end``: what the slow rules would find, mostly."""
+    space = paragraph.rfind(" ", start, end)
+    word = paragraph[space + 1 : end]
+    return (
+        space > start
+        and paragraph[start].isalnum()
+        and len(word) > 1
+        and word.isalpha()
+        and word.lower() not in _ABBREVIATIONS
+    )
 
 
 def _is_abbreviated(paragraph: str, match: re.Match[str], start: int, number_follows: bool) -> bool:
     """Say whether the full stop at ``match`` belongs to a word and the sentence goes on."""
     before = paragraph[max(start, match.start() - 40) : match.start()]
-    found = _WORD_BEFORE.search(before)
+    found = _WORD_BEFORE.search(before, before.rfind(" ") + 1)  # tried from every place, so from few
     word = found[0] if found else ""
     small = word.lower()
     if _ITEM_NUMBER.fullmatch(paragraph, start, match.start()):

@@ -282,6 +282,11 @@ class Tokenizer:
         """Return readable text; special tokens are kept."""
         return self._scheme.joined([self.vocab[int(id)] for id in ids])
 
+    def engine_json(self) -> str:
+        """Return the tokenizer.json of the engine as ``encode`` uses it: it knows no special tokens."""
+        text: str = self._engine.to_str()
+        return text
+
     def identity(self) -> str:
         """Return the SHA-256 over vocabulary and settings, in hexadecimal."""
         settings = json.dumps(to_dict(self.config), sort_keys=True)
