@@ -126,7 +126,7 @@ class CorpusSurvey:
         self._after_blank = False
         self._waiting.append((self._place, line))
 
-    def _begin_file(self, file: Path) -> None:
+    def _begin_file(self, file: Location) -> None:
         is_json = inner_suffix(file) in (".jsonl", ".ndjson")
         self._lines_are_documents = is_json or self._config.documents == "line"
         self._first_place = self._places.pack(file, 1)
