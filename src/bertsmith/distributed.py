@@ -253,6 +253,11 @@ def shard(model: nn.Module, blocks: Iterable[nn.Module]) -> None:
     fully_shard(model, mesh=mesh)
 
 
+def is_replicated(model: nn.Module) -> bool:
+    """Return whether a model is one that ``replicated`` has made."""
+    return hasattr(model, "no_sync")
+
+
 def is_sharded(model: nn.Module) -> bool:
     """Return whether ``shard`` was applied to a model."""
     return hasattr(model, "set_requires_gradient_sync")
@@ -279,7 +284,7 @@ def exchange(model: nn.Module, last: bool) -> contextlib.AbstractContextManager[
     """
     if is_sharded(model):
         model.set_requires_gradient_sync(last)  # type: ignore[operator]
-    elif hasattr(model, "no_sync") and not last:
+    elif is_replicated(model) and not last:
         nested: contextlib.AbstractContextManager[None] = model.no_sync()  # type: ignore[operator]
         return nested
     return contextlib.nullcontext()

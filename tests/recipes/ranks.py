@@ -48,10 +48,11 @@ def recorded(config: PretrainConfig, stop_after: int = 0) -> tuple[dict[str, Any
 
     def record(parts: Parts, step: int) -> list[PretrainingBatch]:
         found = batches(parts, step)
+        now: dict[int, list[list[int]]] = {}
         for batch in found:
-            for example, content in seen_of(batch).items():
-                assert example not in seen.setdefault(step, {})
-                seen[step][example] = content
+            assert not now.keys() & set(batch.example_ids.tolist())
+            now |= seen_of(batch)
+        assert seen.setdefault(step, now) == now
         here = distributed.ranks()
         if step + 1 == stop_after and here.rank == here.world - 1:
             os.kill(os.getpid(), signal.SIGTERM)

@@ -75,11 +75,12 @@ def test_resumed_on_one_rank_and_on_two_again(pretraining_data, tmp_path, caplog
     assert losses(tmp_path / "cut") == pytest.approx(losses(tmp_path / "whole"), abs=1e-5)
 
 
-def test_the_same_number_of_ranks_resumes_bit_by_bit(pretraining_data, tmp_path):
-    pretrain_on(2, settings(pretraining_data, tmp_path / "whole"))
+@pytest.mark.parametrize("world", [2, 3])
+def test_the_same_number_of_ranks_resumes_bit_by_bit(world, pretraining_data, tmp_path):
+    pretrain_on(world, settings(pretraining_data, tmp_path / "whole"))
     cut = settings(pretraining_data, tmp_path / "cut")
-    pretrain_on(2, cut, stop_after=5)
-    pretrain_on(2, dataclasses.replace(cut, resume=True))
+    pretrain_on(world, cut, stop_after=5)
+    pretrain_on(world, dataclasses.replace(cut, resume=True))
     assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
     assert timeless(tmp_path / "cut") == timeless(tmp_path / "whole")
 

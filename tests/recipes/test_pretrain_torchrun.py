@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -23,16 +24,34 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 TIMEOUT_SECONDS = 120
 
 
-def start(
-    config: Path, *options: str, prefix: tuple[str, ...] = (), **environment: str
-) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*prefix, *TORCHRUN, *options, "-m", "bertsmith", "pretrain", "--config", str(config), "--resume"],
-        env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Return a function that starts pretraining under torchrun; what still runs at the end is ended."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(
+        config: Path, *options: str, prefix: tuple[str, ...] = (), **environment: str
+    ) -> subprocess.Popen[str]:
+        command = [*TORCHRUN, *options, "-m", "bertsmith", "pretrain", "--config", str(config), "--resume"]
+        started.append(
+            subprocess.Popen(
+                [*prefix, *command],
+                env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        return started[-1]
+
+    yield run
+    for process in started:
+        if process.poll() is None:
+            process.terminate()
+        process.communicate(timeout=60)
 
 
 def wait_for_steps(process: subprocess.Popen[str], run: Path, step: int) -> None:
@@ -44,7 +63,8 @@ def wait_for_steps(process: subprocess.Popen[str], run: Path, step: int) -> None
         if found and int(found[-1]) >= step:
             return
         time.sleep(0.005)
-    raise AssertionError(f"the run did not reach step {step}: {process.communicate(timeout=10)[1][-2000:]}")
+    process.terminate()
+    raise AssertionError(f"the run did not reach step {step}: {process.communicate(timeout=60)[1][-3000:]}")
 
 
 def worker(process: subprocess.Popen[str], rank: int) -> psutil.Process:
@@ -55,7 +75,7 @@ def worker(process: subprocess.Popen[str], rank: int) -> psutil.Process:
 
 
 def test_a_killed_rank_is_restarted_and_the_weights_are_those_of_the_undisturbed_run(
-    pretraining_data, tmp_path
+    pretraining_data, tmp_path, start
 ):
     changes = {"steps": 120, "checkpoint_steps": 7, "log_steps": 3}
     pretrain_on(2, settings(pretraining_data, tmp_path / "whole", **changes))
@@ -72,7 +92,7 @@ def test_a_killed_rank_is_restarted_and_the_weights_are_those_of_the_undisturbed
     assert output.count("step: 120") == 1, "one rank reports"
 
 
-def test_sigterm_stops_all_ranks_in_order(pretraining_data, tmp_path):
+def test_sigterm_stops_all_ranks_in_order(pretraining_data, tmp_path, start):
     run = tmp_path / "run"
     write_config(tmp_path, settings(pretraining_data, run, steps=100_000, checkpoint_seconds=1000))
     process = start(tmp_path / "config.yaml", "--standalone", "--nproc-per-node=2")
@@ -111,7 +131,7 @@ def remove(names: tuple[str, ...]) -> None:
 
 
 @pytest.mark.slow
-def test_two_nodes_with_their_own_addresses(pretraining_data, tmp_path):
+def test_two_nodes_with_their_own_addresses(pretraining_data, tmp_path, start):
     pretrain_on(2, settings(pretraining_data, tmp_path / "one-node"))
     write_config(tmp_path, settings(pretraining_data, tmp_path / "two-nodes"))
     names = network_namespaces()

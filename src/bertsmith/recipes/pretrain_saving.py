@@ -14,6 +14,7 @@ import torch
 
 from bertsmith import distributed
 from bertsmith.bundle import model_card, save_bundle
+from bertsmith.errors import RunError
 from bertsmith.files import write_json
 from bertsmith.model.bert import BertForPreTraining
 from bertsmith.recipes.pretrain_run import Parts, Standing
@@ -178,13 +179,15 @@ def write_results(parts: Parts, standing: Standing, model: BertForPreTraining) -
     metrics["uniform_entropy"] = parts.levels.uniform
     usage = f'bertsmith fill --model {parts.out / "model"} "text with one [MASK]"'
     facts = {"architecture": parts.fixed["settings"]["architecture"], "pretraining": metrics}
-    save_bundle(
-        parts.out / "model",
-        model,
-        parts.tokenizer,
-        {"task": "pretraining", "head": "pretraining", "labels": None, "seq_len": parts.phases.seq_len},
-        model_card("A BERT pretrained with Bertsmith", facts, usage),
-    )
+    task = {"task": "pretraining", "head": "pretraining", "labels": None, "seq_len": parts.phases.seq_len}
+    card = model_card("A BERT pretrained with Bertsmith", facts, usage)
     metrics |= summary(parts, standing)
-    write_json(parts.out / "metrics.json", metrics)
+    try:
+        save_bundle(parts.out / "model", model, parts.tokenizer, task, card)
+        write_json(parts.out / "metrics.json", metrics)
+    except OSError as error:
+        raise RunError(
+            f"the model could not be written to {parts.out} ({error}); mend that and add --resume, which "
+            f"goes on from {standing.checkpoint or 'the start'}"
+        ) from error
     return metrics | {"model": str(parts.out / "model")}

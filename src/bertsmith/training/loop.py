@@ -154,6 +154,9 @@ def train(
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     model.train()
     step = start_step
+    if distributed.is_replicated(model):
+        _settle_exchange(model, objective, batches(step)[:1], settings)
+        optimizer.zero_grad(set_to_none=True)
     while (progress := budget.progress(step)) < 1.0:
         begun = time.perf_counter()
         _set_rates(optimizer, settings.rate(progress))
@@ -179,6 +182,19 @@ def train(
             tokens=tokens,
             seconds=time.perf_counter() - begun,
         )
+
+
+def _settle_exchange(
+    model: nn.Module, objective: Objective[BatchT], micro_batches: Sequence[BatchT], settings: LoopSettings
+) -> None:
+    """Exchange gradients once for nothing.
+
+    After the first exchange DDP orders them anew, in the order in which they were ready; and of more than two
+    ranks' numbers the last bits of a sum depend on its place in the order. So that a resumed run goes on bit
+    by bit, no step is made before that.
+    """
+    counts = total_counts(objective, micro_batches)
+    _accumulate(model, objective, micro_batches, counts, settings, step=0)
 
 
 def _set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
