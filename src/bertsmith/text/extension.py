@@ -16,7 +16,7 @@ from tokenizers import models, pre_tokenizers, trainers
 from bertsmith.errors import InputError
 from bertsmith.text.config import TokenizerConfig
 from bertsmith.text.tokenizer import Tokenizer
-from bertsmith.text.vocabulary import count_words, repeated, warn_if_small
+from bertsmith.text.vocabulary import ALPHABET_COVERAGE, count_words, repeated, warn_if_small
 from bertsmith.text.wordpiece import CONTINUATION
 
 _FIRST_PLANE = 1 << 16
@@ -31,9 +31,9 @@ def extended_vocabulary(
 ) -> list[str]:
     """Return a vocabulary that begins with the tokenizer's and goes on with what the text lacks most.
 
-    First come the characters that make words unknown, the most frequent first, up to half of the new entries;
-    then pieces made by merging the old ones as the text has them, chosen by how many pieces they save when
-    every word is cut anew.
+    First come characters that make words unknown, as many as training a vocabulary would take, up to half of
+    the new entries; then pieces made by merging the old ones as the text has them, chosen by how many pieces
+    they save when every word is cut anew.
 
     Args:
         lines: text of the domain, read once.
@@ -71,16 +71,27 @@ def extended_vocabulary(
 
 
 def _missing_characters(words: dict[str, int], tokenizer: Tokenizer, min_frequency: int) -> list[str]:
-    """Return the single characters that make words unknown, the most frequent first."""
+    """Return single characters that make words unknown, the most frequent first.
+
+    As many as leave no more of the text out than training a vocabulary does.
+    """
     known = set(tokenizer.vocab)
     missing: Counter[str] = Counter()
     for word, count in words.items():
         if tokenizer.unk_id in tokenizer.encode(word):
             for place, character in enumerate(word):
                 piece = CONTINUATION + character if place else character
-                missing[piece] += count * (piece not in known)
-    frequent = [piece for piece, count in missing.items() if count >= min_frequency]
-    return sorted(frequent, key=lambda piece: (-missing[piece], piece))
+                if piece not in known:
+                    missing[piece] += count
+    left = missing.total()
+    allowed = (1 - ALPHABET_COVERAGE) * sum(len(word) * count for word, count in words.items())
+    chosen = []
+    for piece in sorted(missing, key=lambda piece: (-missing[piece], piece)):
+        if left <= allowed or missing[piece] < min_frequency:
+            break
+        chosen.append(piece)
+        left -= missing[piece]
+    return chosen
 
 
 def _merged(words: dict[str, int], tokenizer: Tokenizer, number: int, min_frequency: int) -> list[str]:

@@ -22,7 +22,8 @@ _BOM = b"\xef\xbb\xbf"
 _MOST_DISTINCT_SPACED = 2_000_000
 _MOST_DISTINCT_WORDS = 4_000_000
 _WORDS_PER_BLOCK = 4096
-_ALPHABET_COVERAGE = 0.9999
+ALPHABET_COVERAGE = 0.9999
+"""Share of the characters of a text that a vocabulary can write at least."""
 _SMALLEST_ALPHABET = 1000
 
 
@@ -178,7 +179,7 @@ def warn_if_small(found: int, size: int, min_frequency: int) -> None:
 
 def _covering(letters: Counter[str], frequent: list[str]) -> int:
     """Return how many of the most frequent characters cover the text."""
-    wanted = _ALPHABET_COVERAGE * letters.total()
+    wanted = ALPHABET_COVERAGE * letters.total()
     covered = accumulate(letters[character] for character in frequent)
     enough = next(number for number, sum_ in enumerate(covered, start=1) if sum_ >= wanted)
     return max(enough, _SMALLEST_ALPHABET)
