@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bertsmith.data.config import MaskingConfig
+from bertsmith.errors import InputError
 from bertsmith.recipes.pretrain import pretrain
 from bertsmith.training.config import OptimizerConfig
 from tests.recipes.pretraining import SHAPE, events, settings, timeless, weights
@@ -77,3 +78,21 @@ def test_recomputing_activations_changes_nothing_and_may_change_on_resuming(pret
     changes = {"checkpoint_activations": True, "steps": 4, "checkpoint_steps": 2, "resume": True}
     pretrain(settings(pretraining_data, tmp_path / "kept", **changes))
     assert weights(tmp_path / "kept") == weights(tmp_path / "recomputed")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # PyTorch's compiler warns of what it does itself
+def test_a_compiled_run_is_near_the_other_one_and_resumes(pretraining_data, tmp_path):
+    run = {"checkpoint_steps": 7, "keep_checkpoints": 9, "dropout": 0.0}
+    plain = pretrain(settings(pretraining_data, tmp_path / "plain", **run))
+    compiled = pretrain(settings(pretraining_data, tmp_path / "whole", compile=True, **run))
+    assert compiled["heldout_loss"] == pytest.approx(plain["heldout_loss"], abs=1e-3)
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    shutil.rmtree(tmp_path / "cut" / "checkpoints" / "step-00000012")
+    pretrain(settings(pretraining_data, tmp_path / "cut", compile=True, resume=True, **run))
+    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
+    for event, peer in zip(events(tmp_path / "whole"), events(tmp_path / "plain"), strict=True):
+        if "loss" in event:
+            assert event["loss"] == pytest.approx(peer["loss"], abs=1e-3)
+    with pytest.raises(InputError, match="compile was True, is now False"):
+        pretrain(settings(pretraining_data, tmp_path / "cut", resume=True, **run))
