@@ -139,6 +139,30 @@ def test_data_without_pairs_has_no_nsp_targets():
     assert (counts["nsp_loss"], counts["nsp_accuracy"]) == (0, 0)
 
 
+def test_counts_do_not_read_from_the_device():
+    """The device "meta" has no numbers that could be read."""
+    _, batch = pretraining_batch([0, IGNORED])
+    objective = PretrainingObjective()
+    assert objective.counts(batch.to("meta")) == objective.counts(batch)
+    assert objective.counts(batch)["nsp_loss"] == 1
+
+
+@pytest.mark.gpu
+def test_a_forward_and_backward_pass_never_waits_for_the_gpu():
+    model, batch = pretraining_batch([0, 1])
+    model.cuda()
+    for mode in ("default", "error"):  # first without, for what a library waits for when it is first used
+        torch.cuda.set_sync_debug_mode(mode)
+        try:
+            on_gpu = batch.to("cuda")
+            PretrainingObjective().counts(on_gpu)
+            with torch.autocast("cuda", torch.bfloat16):
+                losses, _ = PretrainingObjective().sums(model, on_gpu)
+            (losses["mlm_loss"] + losses["nsp_loss"]).backward()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
 def test_row_objectives_count_rows():
     class Batch:
         tokens = tokens_of([[2, 3], [2, 5, 3], [2, 3]], [2, 3, 2])

@@ -203,6 +203,21 @@ def test_the_rate_follows_the_schedule():
     assert [step.step for step in steps] == [1, 2, 3, 4]
 
 
+def test_batches_made_ahead_are_the_same_and_none_is_made_in_vain():
+    losses = []
+    for ahead in (False, True):
+        asked: list[int] = []
+
+        def batches(step, asked=asked):
+            asked.append(step)
+            return cut(examples(), 2 + step % 3)
+
+        steps = list(run(classifier(dropout=0.3), batches, steps=5, ahead=ahead))
+        assert asked == [0, 1, 2, 3, 4]
+        losses.append([step.loss for step in steps])
+    assert losses[0] == losses[1]
+
+
 def test_evaluation_counts_every_row_once_and_restores_the_mode():
     model = classifier(dropout=0.5).train()
     settings = LoopSettings(seed=0, device=CPU)

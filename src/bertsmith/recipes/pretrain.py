@@ -159,7 +159,12 @@ def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
         optimizer,
         PretrainingObjective(),
         LoopSettings(
-            config.seed, device, precision, config.optimizer.max_grad_norm, rate_of(config.optimizer)
+            config.seed,
+            device,
+            precision,
+            config.optimizer.max_grad_norm,
+            rate_of(config.optimizer),
+            ahead=device.type == "cuda",
         ),
         Budget(
             config.steps,

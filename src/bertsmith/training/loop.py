@@ -55,6 +55,8 @@ class LoopSettings:
         max_grad_norm: global norm at which gradients are clipped; 0: never. Clipped after accumulation; the
             original clips on each replica before the sum.
         rate: factor of the peak learning rate at a share of the run (``schedule.rate_of``).
+        ahead: make the next step's batches while the device computes this one's; on a processor they would
+            only share its time.
     """
 
     seed: int
@@ -62,6 +64,7 @@ class LoopSettings:
     precision: torch.dtype = torch.float32
     max_grad_norm: float = 1.0
     rate: Callable[[float], float] = field(default_factory=lambda: rate_of(OptimizerConfig()))
+    ahead: bool = False
 
 
 @dataclass(frozen=True)
@@ -157,15 +160,18 @@ def train(
     if distributed.is_replicated(model):
         _settle_exchange(model, objective, batches(step)[:1], settings)
         optimizer.zero_grad(set_to_none=True)
+    prepared: Sequence[BatchT] | None = None
     while (progress := budget.progress(step)) < 1.0:
         begun = time.perf_counter()
         _set_rates(optimizer, settings.rate(progress))
-        micro_batches = batches(step)
+        micro_batches = batches(step) if prepared is None else prepared
         counts = total_counts(objective, micro_batches)
         tokens = counts.pop("tokens")
         losses, monitors = _accumulate(model, objective, micro_batches, counts, settings, step)
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         norm = distributed.whole(torch.nn.utils.get_total_norm(gradients))
+        # Until the next line waits for it, a device works on what it was given.
+        prepared = batches(step + 1) if settings.ahead and budget.progress(step + 1) < 1.0 else None
         values = _host_means(losses | monitors, counts, norm)
         _require_finite({name: values[name] for name in (*losses, "grad_norm")}, step, optimizer)
         if 0 < settings.max_grad_norm < values["grad_norm"]:
