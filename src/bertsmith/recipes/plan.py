@@ -66,19 +66,12 @@ def plan(config: PlanConfig) -> dict[str, Any]:
         config.compile,
         config.checkpoint_activations,
     )
-    memory = bytes_of(config.memory) if config.memory else available_memory(device)
-    layers = _layers_to_measure(workload, memory)
-    capacity = _measure(workload, config, layers, memory)
+    here = available_memory(device)
+    memory = bytes_of(config.memory) if config.memory else here
+    usable = min((size for size in (here, memory) if size is not None), default=None)
+    layers = _layers_to_measure(workload, usable)
+    capacity = _measure(workload, config, layers, usable)
     best = _recommended(capacity, config, memory)
-    rate = product_rate(
-        round(best.tokens),
-        architecture.hidden_size,
-        architecture.intermediate_size,
-        workload.precision,
-        device,
-    )
-    speed = best.tokens_per_second(config.batch_size)
-    gflops = best.operations / best.tokens * speed / 1e9
     return {
         "preset": config.preset,
         "device": describe(device),
@@ -94,11 +87,7 @@ def plan(config: PlanConfig) -> dict[str, Any]:
             | {"tokens_per_second": round(timing.tokens_per_second(config.batch_size), 1)}
             for timing in capacity.timings
         ],
-        "tokens_per_second": round(speed, 1),
-        "model_flops_per_token": round(best.operations / best.tokens),
-        "gflops": round(gflops, 1),
-        "product_gflops": round(rate, 1),
-        "fraction_of_product_rate": round(gflops / rate, 3),
+        **_speed(best, workload, config.batch_size),
         "memory": _memory(capacity, best, memory),
         "devices": [_on_devices(count, capacity, best, config) for count in _device_counts(config.devices)],
         "disk": _disk(capacity, best, config),
@@ -180,6 +169,23 @@ def _recommended(capacity: Capacity, config: PlanConfig, memory: int | None) -> 
     ] or list(capacity.timings[:1])
     fastest = max(timing.tokens_per_second(config.batch_size) for timing in fitting)
     return next(timing for timing in fitting if timing.tokens_per_second(config.batch_size) > 0.98 * fastest)
+
+
+def _speed(best: Timing, workload: Workload, batch_size: int) -> dict[str, Any]:
+    """Return tokens a second, and the model's arithmetic as a share of a bare matrix product's rate."""
+    shape = workload.architecture
+    rate = product_rate(
+        round(best.tokens), shape.hidden_size, shape.intermediate_size, workload.precision, workload.device
+    )
+    speed = best.tokens_per_second(batch_size)
+    gflops = best.operations / best.tokens * speed / 1e9
+    return {
+        "tokens_per_second": round(speed, 1),
+        "model_flops_per_token": round(best.operations / best.tokens),
+        "gflops": round(gflops, 1),
+        "product_gflops": round(rate, 1),
+        "fraction_of_product_rate": round(gflops / rate, 3),
+    }
 
 
 def _memory(capacity: Capacity, best: Timing, memory: int | None) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def _lines(summary: Mapping[str, Any]) -> list[str]:
     kind = "of the data" if disk["data_bytes"] else "of a billion tokens"
     return [
         f"{summary['preset']}: {summary['parameters'] / 1e6:,.1f} M parameters on {summary['device']} "
-        f"({summary['threads']} threads, {summary['precision']})",
+        f"({summary['precision']}, threads: {summary['threads']})",
         f"speed: {summary['tokens_per_second']:,.0f} tokens/s at batch {summary['batch_size']} x "
         f"{summary['seq_len']}, micro_batch_size {summary['micro_batch_size']} (recommended); "
         f"{summary['gflops']:,.0f} GFLOP/s, {100 * summary['fraction_of_product_rate']:.0f} % of the "
