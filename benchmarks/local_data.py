@@ -8,11 +8,17 @@ import sys
 from pathlib import Path
 
 
-def glue_directory() -> Path | None:
-    """Return the GLUE folder of the test data (BERTSMITH_DATA, or ../shared/data beside the project)."""
+def data_directory() -> Path | None:
+    """Return the folder of the test data (BERTSMITH_DATA, or ../shared/data beside the project)."""
     root = Path(__file__).resolve().parent.parent
-    path = (root / os.environ.get("BERTSMITH_DATA", "../shared/data") / "glue").resolve()
+    path = (root / os.environ.get("BERTSMITH_DATA", "../shared/data")).resolve()
     return path if path.is_dir() else None
+
+
+def glue_directory() -> Path | None:
+    """Return the GLUE folder of the test data."""
+    data = data_directory()
+    return data / "glue" if data is not None and (data / "glue").is_dir() else None
 
 
 def minilm_directory() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -20,7 +21,8 @@ from bertsmith.model.bert import BertForPreTraining
 from bertsmith.recipes.bench import bench
 from bertsmith.recipes.config import BenchConfig
 from bertsmith.text.config import TokenizerConfig
-from bertsmith.text.tokenizer import Tokenizer
+from bertsmith.text.tokenizer import SPECIAL_TOKENS, Tokenizer
+from tests.checkup.texts import WORDS, prose
 from tests.recipes.tiny import SHAPE, VOCABULARY
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,6 +68,28 @@ def test_finetuning_beside_transformers(tmp_path: Path, capsys) -> None:
     assert found["mean_tokens"] == 6.0
 
 
+def test_preparing_beside_datasets(tmp_path: Path, capsys) -> None:
+    for name, number in (("a.txt", 40), ("b.txt.gz", 30)):
+        text = "\n\n".join("\n".join(document) for document in prose(number, seed=number)) + "\n"
+        packed = gzip.compress(text.encode()) if name.endswith(".gz") else text.encode()
+        (tmp_path / name).write_bytes(packed)
+    Tokenizer([*SPECIAL_TOKENS, ".", *dict.fromkeys(WORDS)], TokenizerConfig()).save(tmp_path / "vocab")
+    words = [
+        "--corpus",
+        str(tmp_path / "a.txt"),
+        str(tmp_path / "b.txt.gz"),
+        "--vocab",
+        str(tmp_path / "vocab"),
+    ]
+    assert run(["bench", "prepare", *words, "--megabytes", "0.02", "--repeats", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["ours"]) == {"nanotoken", "tokenizers"}
+    assert set(found["ratios"]) == {f"{name}: datasets.map + transformers" for name in found["ours"]}
+    assert found["unit"] == "MB/s"
+    assert {"datasets", "transformers", "tokenizers"} <= set(found["versions"])
+    assert min(found["details"]["tokenizers"]["peak_own_mib"].values()) > 10
+
+
 @pytest.mark.parametrize(
     "settings, words",
     [
@@ -75,6 +99,9 @@ def test_finetuning_beside_transformers(tmp_path: Path, capsys) -> None:
         ({"work": "pretrain", "shapes": ["huge"]}, "shape 'huge' is unknown"),
         ({"work": "pretrain", "repeats": -1}, "repeats is -1"),
         ({"work": "finetune", "data": "d"}, "--model"),
+        ({"work": "prepare", "corpus": ["c"]}, "--vocab"),
+        ({"work": "prepare", "corpus": ["c"], "vocab": "v", "data": "d"}, "--data would be ignored"),
+        ({"work": "pretrain", "megabytes": 1.0}, "--megabytes would be ignored"),
         ({"work": "finetune", "data": "d", "model": "m", "shapes": ["mini"]}, "--shapes would be ignored"),
     ],
 )
@@ -83,7 +110,7 @@ def test_settings_that_do_not_fit(settings: dict[str, Any], words: str) -> None:
         bench(BenchConfig(**settings))
 
 
-@pytest.mark.parametrize("script", ["pretrain_speed.py", "finetune_speed.py"])
+@pytest.mark.parametrize("script", ["pretrain_speed.py", "finetune_speed.py", "prepare_speed.py"])
 def test_the_scripts_are_the_verb(script: str) -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / script), "--help"],

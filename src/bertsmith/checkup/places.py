@@ -10,7 +10,7 @@ from itertools import islice
 from bertsmith.checkup.finding import Example, excerpt
 from bertsmith.remote import Location
 from bertsmith.text.corpus_files import file_bytes
-from bertsmith.text.streams import STANDARD_INPUT, inner_suffix, lines_of
+from bertsmith.text.streams import STANDARD_INPUT, is_json_lines, lines_of
 
 _LINE_BITS = 40
 
@@ -71,6 +71,6 @@ class Places:
 
     def _text(self, file: Location, raw: bytes) -> str:
         line = raw.decode("utf-8", errors="replace")
-        if inner_suffix(file) in (".jsonl", ".ndjson"):
+        if is_json_lines(file):
             return str(json.loads(line)[self._text_field])
         return line

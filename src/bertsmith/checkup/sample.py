@@ -5,6 +5,8 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 from bertsmith.checkup.finding import Finding, judge, percent
 from bertsmith.checkup.places import Places
@@ -43,6 +45,14 @@ class LineSample:
         """Return the sample in the order of the corpus, each distinct line once."""
         distinct = {hashed: (place, text) for hashed, place, text in sorted(self._heap, reverse=True)}
         return [SampledLine(place, text) for place, text in sorted(distinct.values())]
+
+
+@lru_cache
+def _identifier() -> Any:
+    """Return what tells languages; reading its model takes a third of a second."""
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
 def unknown_piece_findings(sample: list[SampledLine], tokenizer: Tokenizer, places: Places) -> list[Finding]:
@@ -93,10 +103,8 @@ def vocabulary_findings(tokenizer: Tokenizer) -> list[Finding]:
 
 def language_findings(sample: list[SampledLine], places: Places) -> list[Finding]:
     """Return the finding of lines in other languages than most."""
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
     long_lines = [line for line in sample if len(line.text.encode()) >= _LEAST_BYTES]
-    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    identifier = _identifier()
     languages: Counter[str] = Counter()
     first: dict[str, int] = {}
     for line in long_lines:

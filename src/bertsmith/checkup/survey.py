@@ -24,7 +24,7 @@ from bertsmith.remote import Location
 from bertsmith.text.config import CorpusConfig
 from bertsmith.text.corpus import CorpusCounts, CorpusReader
 from bertsmith.text.sentences import document_sentences
-from bertsmith.text.streams import inner_suffix
+from bertsmith.text.streams import is_json_lines
 from bertsmith.text.tokenizer import Tokenizer
 
 SHORT_WORDS = 32
@@ -127,7 +127,7 @@ class CorpusSurvey:
         self._waiting.append((self._place, line))
 
     def _begin_file(self, file: Location) -> None:
-        is_json = inner_suffix(file) in (".jsonl", ".ndjson")
+        is_json = is_json_lines(file)
         self._lines_are_documents = is_json or self._config.documents == "line"
         self._first_place = self._places.pack(file, 1)
         self._after_blank = True

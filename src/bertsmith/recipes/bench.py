@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from bertsmith.bench import finetuning, pretraining
-from bertsmith.bench.turns import lines_of, together
+from bertsmith.bench.turns import lines_of, peer_is_installed, together
 from bertsmith.config import nearest
 from bertsmith.device import limit_threads
 from bertsmith.errors import InputError
@@ -28,6 +28,9 @@ def bench(config: BenchConfig) -> dict[str, Any]:
         raise InputError(f"bench {config.work!r} is unknown; {nearest(config.work, list(WORKS))}")
     if config.repeats < 0:
         raise InputError(f"repeats is {config.repeats}; it has to be 0 (fit for minutes) or more")
+    for name in sorted(set().union(*_READ_BY.values()) - _READ_BY[config.work]):
+        if getattr(config, name):
+            raise InputError(f"--{name} would be ignored by bench {config.work}; leave it out")
     limit_threads()
     return WORKS[config.work](config)
 
@@ -43,7 +46,6 @@ def show(summary: dict[str, Any]) -> None:
 
 
 def _pretrain(config: BenchConfig) -> dict[str, Any]:
-    _refuse(config, "model")
     shapes = config.shapes or list(pretraining.SHAPES)
     for name in shapes:
         if name not in pretraining.SHAPES:
@@ -53,7 +55,6 @@ def _pretrain(config: BenchConfig) -> dict[str, Any]:
 
 
 def _finetune(config: BenchConfig) -> dict[str, Any]:
-    _refuse(config, "shapes")
     if config.data is None or config.model is None:
         raise InputError(
             "bench finetune needs --data (the directory of SST-2) and --model (a model directory)"
@@ -61,13 +62,27 @@ def _finetune(config: BenchConfig) -> dict[str, Any]:
     return finetuning.compare(config.model, config.data, config.repeats)
 
 
-def _refuse(config: BenchConfig, *names: str) -> None:
-    for name in names:
-        if getattr(config, name):
-            raise InputError(f"--{name} would be ignored by bench {config.work}; leave it out")
+def _prepare(config: BenchConfig) -> dict[str, Any]:
+    if not config.corpus or config.vocab is None:
+        raise InputError("bench prepare needs --corpus (.txt files) and --vocab (a vocab.txt)")
+    if not config.megabytes >= 0:
+        raise InputError(f"megabytes is {config.megabytes}; it has to be 0 (all) or more")
+    if not peer_is_installed("psutil"):
+        raise InputError("bench prepare measures memory with psutil; pip install 'bertsmith[bench]'")
+    from bertsmith.bench import preparing
+
+    return together(preparing.compare(config.corpus, config.vocab, config.megabytes, config.repeats))
 
 
 WORKS: Mapping[str, Callable[[BenchConfig], dict[str, Any]]] = {
     "pretrain": _pretrain,
     "finetune": _finetune,
+    "prepare": _prepare,
 }
+
+_READ_BY: Mapping[str, set[str]] = {
+    "pretrain": {"data", "shapes"},
+    "finetune": {"data", "model"},
+    "prepare": {"corpus", "vocab", "megabytes"},
+}
+"""The settings that each work reads besides the repeats."""

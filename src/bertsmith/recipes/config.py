@@ -396,7 +396,10 @@ class BenchConfig:
     """Measure this machine beside a peer (transformers, where it is installed): figures and ratios.
 
     Attributes:
-        work: "pretrain" or "finetune".
+        work: "pretrain", "finetune" or "prepare".
+        corpus: prepare: .txt files, plain or .gz, or folders of them.
+        vocab: prepare: a vocab.txt, or a directory that holds one.
+        megabytes: prepare: text to take of each file; 0: all.
         data: pretrain: a directory written by prepare (default: random instances); finetune: the directory
             of SST-2.
         model: finetune: a model directory.
@@ -405,6 +408,9 @@ class BenchConfig:
     """
 
     work: tyro.conf.Positional[str]
+    corpus: list[str] = field(default_factory=list)
+    vocab: str | None = None
+    megabytes: float = 0.0
     data: str | None = None
     model: str | None = None
     shapes: list[str] = field(default_factory=list)
