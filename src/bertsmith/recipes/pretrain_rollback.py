@@ -47,7 +47,7 @@ def check_rollback(config: PretrainConfig) -> None:
         )
     if config.rollback_rate_factor == 1.0 and not config.rollback_skips_batches:
         raise InputError(
-            "--rollback-rate-factor 1 without --rollback-skips-batches would diverge again in the same way; "
+            "--rollback-rate-factor 1 with --no-rollback-skips-batches would diverge again in the same way; "
             "change one of them"
         )
     if config.keep_checkpoints < _FEWEST_CHECKPOINTS:
