@@ -4,7 +4,8 @@ import pytest
 
 from bertsmith.config import bytes_of, count_of, duration_seconds, nearest, overlay, to_dict
 from bertsmith.errors import InputError
-from bertsmith.recipes.config import PretrainConfig, VocabConfig
+from bertsmith.recipes.config import VocabConfig
+from bertsmith.recipes.pretrain_config import PretrainConfig
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import yaml
 from rich.console import Console
 
 from bertsmith import runlog
-from bertsmith.recipes.config import PretrainConfig
+from bertsmith.recipes.pretrain_config import PretrainConfig
 from bertsmith.runlog import Means, RunLog, source_commit, truncate_metrics, write_config, write_environment
 
 

@@ -23,11 +23,12 @@ from bertsmith import presets
 from bertsmith.config import nearest, overlay, to_dict
 from bertsmith.errors import InputError, RunError
 from bertsmith.recipes import config as verbs
+from bertsmith.recipes.pretrain_config import PretrainConfig
 
 VERBS: dict[str, type[Any]] = {
     "vocab": verbs.VocabConfig,
     "prepare": verbs.PrepareConfig,
-    "pretrain": verbs.PretrainConfig,
+    "pretrain": PretrainConfig,
     "finetune": verbs.FinetuneConfig,
     "evaluate": verbs.EvaluateConfig,
     "predict": verbs.PredictConfig,

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from bertsmith.model.config import BertConfig
-from bertsmith.recipes.config import PretrainConfig
+from bertsmith.recipes.pretrain_config import PretrainConfig
 from bertsmith.training.config import OptimizerConfig
 
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from bertsmith.data.shards import Instances, Rows, ShardWriter, id_dtype
 from bertsmith.model.config import BertConfig
-from bertsmith.recipes.config import PrepareConfig, PretrainConfig
+from bertsmith.recipes.config import PrepareConfig
 from bertsmith.recipes.prepare import prepare
+from bertsmith.recipes.pretrain_config import PretrainConfig
 from bertsmith.text.config import CorpusConfig
 from bertsmith.training.config import OptimizerConfig
 

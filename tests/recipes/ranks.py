@@ -11,7 +11,7 @@ from typing import Any
 from bertsmith import distributed
 from bertsmith.data.batch import PretrainingBatch
 from bertsmith.recipes import pretrain as recipe
-from bertsmith.recipes.config import PretrainConfig
+from bertsmith.recipes.pretrain_config import PretrainConfig
 from bertsmith.recipes.pretrain_run import Parts
 from tests.ranks import run_ranks, values_of
 

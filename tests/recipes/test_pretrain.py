@@ -16,8 +16,8 @@ from bertsmith.config import overlay
 from bertsmith.errors import InputError, RunError
 from bertsmith.model.config import BertConfig
 from bertsmith.recipes import pretrain as recipe
-from bertsmith.recipes.config import PretrainConfig
 from bertsmith.recipes.pretrain import pretrain
+from bertsmith.recipes.pretrain_config import PretrainConfig
 from bertsmith.training import checkpoint
 from bertsmith.training.config import OptimizerConfig
 from tests.recipes import pretraining

@@ -216,7 +216,7 @@ RECORDED = """
 import os, signal, sys, yaml
 from bertsmith.config import overlay
 from bertsmith.recipes import pretrain as recipe
-from bertsmith.recipes.config import PretrainConfig
+from bertsmith.recipes.pretrain_config import PretrainConfig
 from bertsmith.recipes.pretrain_run import Parts
 config, ids, stop = sys.argv[1:]
 from bertsmith.training import checkpoint

@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 
 from bertsmith.errors import InputError
 from bertsmith.files import sha256_of
-from bertsmith.recipes.config import PretrainConfig
 from bertsmith.recipes.pretrain import pretrain
+from bertsmith.recipes.pretrain_config import PretrainConfig
 from bertsmith.training import checkpoint
 from bertsmith.training.config import OptimizerConfig
 from tests.ranks import run_ranks

@@ -27,13 +27,13 @@ from bertsmith.recipes.config import (
     DemoConfig,
     FinetuneConfig,
     PrepareConfig,
-    PretrainConfig,
     VocabConfig,
 )
 from bertsmith.recipes.demo_report import Report, Start, compare, read_events
 from bertsmith.recipes.finetune import finetune
 from bertsmith.recipes.prepare import prepare
 from bertsmith.recipes.pretrain import pretrain
+from bertsmith.recipes.pretrain_config import PretrainConfig
 from bertsmith.recipes.vocab import vocab
 from bertsmith.text.documentation import DocumentedModule, documented_modules
 from bertsmith.text.sentences import split_sentences

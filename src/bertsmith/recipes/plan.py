@@ -29,8 +29,9 @@ from bertsmith.device import (
     pick_precision,
 )
 from bertsmith.errors import InputError
-from bertsmith.recipes.config import PlanConfig, PretrainConfig
+from bertsmith.recipes.config import PlanConfig
 from bertsmith.recipes.plan_report import show_plan
+from bertsmith.recipes.pretrain_config import PretrainConfig
 
 _FEW_LAYERS = (1, 3)
 _USABLE_MEMORY = 0.9

@@ -20,7 +20,7 @@ from bertsmith.model.bert import BertForPreTraining
 from bertsmith.model.execution import prepare_layers
 from bertsmith.objectives import PretrainingObjective
 from bertsmith.randomness import seed_of
-from bertsmith.recipes.config import PretrainConfig
+from bertsmith.recipes.pretrain_config import PretrainConfig
 from bertsmith.recipes.pretrain_evaluation import evaluate_if_due, evaluate_the_end, probe_the_start
 from bertsmith.recipes.pretrain_init import initial_model
 from bertsmith.recipes.pretrain_phases import Phases

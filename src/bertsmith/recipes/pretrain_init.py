@@ -13,7 +13,7 @@ from torch import Tensor
 from bertsmith.bundle import Bundle, load_bundle
 from bertsmith.data.shards import Instances
 from bertsmith.errors import InputError
-from bertsmith.recipes.config import PretrainConfig
+from bertsmith.recipes.pretrain_config import PretrainConfig
 from bertsmith.recipes.pretrain_levels import piece_counts
 from bertsmith.text.extension import pieces_of
 from bertsmith.text.tokenizer import Tokenizer

@@ -6,7 +6,7 @@ from bertsmith.data.cuts import BatchWarmup
 from bertsmith.data.loader import PretrainingLoader
 from bertsmith.data.shards import Instances
 from bertsmith.errors import InputError
-from bertsmith.recipes.config import PretrainConfig
+from bertsmith.recipes.pretrain_config import PretrainConfig
 from bertsmith.text.tokenizer import Tokenizer
 
 

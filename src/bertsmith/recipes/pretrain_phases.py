@@ -21,7 +21,7 @@ from bertsmith.data.loader import PretrainingLoader, fixed_batches
 from bertsmith.data.shards import Instances
 from bertsmith.distributed import ALONE, Ranks, ranks
 from bertsmith.errors import InputError
-from bertsmith.recipes.config import PretrainConfig
+from bertsmith.recipes.pretrain_config import PretrainConfig
 from bertsmith.recipes.pretrain_loader import loader_of
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.training.schedule import Budget

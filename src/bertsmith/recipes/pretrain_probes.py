@@ -19,7 +19,7 @@ from bertsmith.errors import InputError
 from bertsmith.features import pool
 from bertsmith.model.bert import Bert
 from bertsmith.randomness import generator
-from bertsmith.recipes.config import PretrainConfig
+from bertsmith.recipes.pretrain_config import PretrainConfig
 from bertsmith.tasks.encode import EncodedRow, encode_rows
 from bertsmith.tasks.inference import Inference, run_rows
 from bertsmith.tasks.prepared import Encoding, Split, read_training_data

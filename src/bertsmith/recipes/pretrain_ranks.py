@@ -14,7 +14,7 @@ from bertsmith.data.pairing import NO_LABEL
 from bertsmith.data.shards import Instances
 from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForPreTraining
-from bertsmith.recipes.config import PretrainConfig
+from bertsmith.recipes.pretrain_config import PretrainConfig
 from bertsmith.runlog import RunLog, SilentLog
 from bertsmith.training import checkpoint
 from bertsmith.training.checkpoint import Checkpoint

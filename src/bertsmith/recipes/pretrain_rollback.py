@@ -6,7 +6,7 @@ from typing import Any
 
 from bertsmith import distributed
 from bertsmith.errors import InputError, RunError
-from bertsmith.recipes.config import PretrainConfig
+from bertsmith.recipes.pretrain_config import PretrainConfig
 from bertsmith.recipes.pretrain_ranks import restore
 from bertsmith.recipes.pretrain_run import Parts, Standing
 from bertsmith.recipes.pretrain_saving import finish_checkpoint

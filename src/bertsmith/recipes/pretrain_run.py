@@ -28,7 +28,7 @@ from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForPreTraining
 from bertsmith.model.config import BertConfig
 from bertsmith.objectives import PretrainingObjective
-from bertsmith.recipes.config import PretrainConfig
+from bertsmith.recipes.pretrain_config import PretrainConfig
 from bertsmith.recipes.pretrain_levels import measured_levels, pair_majority, piece_counts, source_levels
 from bertsmith.recipes.pretrain_loader import batch_warmup_of
 from bertsmith.recipes.pretrain_phases import Phases
