@@ -101,6 +101,13 @@ def test_an_output_where_none_can_be_is_wrong_usage(tmp_path, capsys):
     assert "a.txt" in capsys.readouterr().err.splitlines()[-1]
 
 
+def test_verbs_of_one_process_refuse_torchrun(capsys, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert run(["fill", "a [MASK]", "--model", "nowhere"]) == 2
+    assert "fill is done by one process; start it without torchrun" in capsys.readouterr().err
+
+
 def test_hyphens_and_underscores_alike(capsys):
     for flag in ("--seq-len", "--seq_len"):
         assert (

@@ -24,14 +24,18 @@ from tests.recipes.pretraining import settings, timeless, weights
 from tests.recipes.ranks import losses, pretrain_on
 
 
-def assert_same_model(run, other) -> None:
+def assert_same_model(run, other, atol: float = 2e-5) -> None:
     one, two = (load_file(path / "model/model.safetensors") for path in (run, other))
     assert one.keys() == two.keys()
     for name, value in one.items():
-        torch.testing.assert_close(two[name], value, rtol=0, atol=2e-5, msg=name)
+        torch.testing.assert_close(
+            two[name], value, rtol=0, atol=atol, msg=lambda text, name=name: f"{name}: {text}"
+        )
 
 
-@pytest.mark.parametrize("name", ["adamw", "bert-adam"])
+@pytest.mark.parametrize(
+    "name", ["adamw", "muon", *(pytest.param(name, marks=pytest.mark.slow) for name in ("bert-adam", "lamb"))]
+)
 def test_sharded_is_replicated(name, pretraining_data, tmp_path):
     changes = {"dropout": 0.0, "micro_batch_size": 3, "checkpoint_steps": 5}
     changes |= {"optimizer": OptimizerConfig(name=name, learning_rate=1e-3)}
@@ -39,7 +43,8 @@ def test_sharded_is_replicated(name, pretraining_data, tmp_path):
     _, read, _ = pretrain_on(2, settings(pretraining_data, tmp_path / "sharded", sharding="fsdp", **changes))
     assert read == seen
     assert losses(tmp_path / "sharded") == pytest.approx(losses(tmp_path / "replicated"), abs=1e-5)
-    assert_same_model(tmp_path / "sharded", tmp_path / "replicated")
+    # Muon makes its updates orthogonal in bfloat16, which turns other last bits into other third digits.
+    assert_same_model(tmp_path / "sharded", tmp_path / "replicated", atol=1e-3 if name == "muon" else 2e-5)
     names = sorted(path.name for path in (tmp_path / "sharded/checkpoints").iterdir())
     assert names == ["step-00000010", "step-00000012"]
     files = sorted((tmp_path / "sharded/checkpoints/step-00000012").iterdir())
