@@ -209,7 +209,13 @@ def _time_steps(
         used.extend(parts)
         return [part.to(workload.device) for part in parts]
 
-    settings = LoopSettings(0, workload.device, workload.precision, workload.optimizer.max_grad_norm)
+    settings = LoopSettings(
+        0,
+        workload.device,
+        workload.precision,
+        workload.optimizer.max_grad_norm,
+        ahead=workload.device.type == "cuda",  # as pretrain does
+    )
     steps = train(model, optimizer, PretrainingObjective(), batches, settings, Budget(steps=1 << 40))
     single, double = _seconds_of(steps, workload.device, seconds)
     one, two = statistics.median(single), statistics.median(double)
