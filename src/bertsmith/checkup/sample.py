@@ -78,8 +78,8 @@ def unknown_piece_findings(sample: list[SampledLine], tokenizer: Tokenizer, plac
         f"{len(sample):,} lines)",
         unknown,
         f"{percent(share)} of all training tokens say nothing, and as many masks have the answer [UNK]",
-        "train a vocabulary on this corpus (bertsmith vocab --corpus ... --out vocab.txt), or take one of its "
-        "language",
+        "train a vocabulary on this corpus (bertsmith vocab --corpus ... --out vocab.txt), or take one of "
+        "its language",
         places.examples(
             [first[word] for word, _ in worst], [f"{word!r}, {n:,} times: " for word, n in worst]
         ),
