@@ -128,6 +128,7 @@ def test_a_directory_in_use_is_not_overwritten(finished_run, pretraining_data, t
             {"batch_warmup_fraction": 0.5, "steps": None, "budget": "1m"},
             "--batch-warmup-fraction needs --steps",
         ),
+        ({"batch_warmup_fraction": 0.95, "long_data": "long"}, "the first phase is 0.9 of the run"),
         (
             {"architecture": dataclasses.replace(pretraining.SHAPE, max_positions=16)},
             "max_positions is 16, but .* with --seq-len 32",

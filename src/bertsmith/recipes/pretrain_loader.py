@@ -33,6 +33,11 @@ def batch_warmup_of(config: PretrainConfig) -> BatchWarmup | None:
         raise InputError(
             "--batch-warmup-fraction needs --steps: with --budget nobody knows which step is how far"
         )
+    if config.long_data is not None and fraction > 1.0 - config.long_fraction:
+        raise InputError(
+            f"--batch-warmup-fraction is {fraction}; but the first phase is {1 - config.long_fraction:g} of "
+            "the run: the batch would never have its size; give less"
+        )
     start = start or max(1, config.batch_size // 8)
     if start >= config.batch_size:
         raise InputError(
