@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bertsmith.recipes.pretrain import pretrain
 from tests.recipes import pretraining
+
+_DISK_BYTES = 2 << 20
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +26,19 @@ def finished_run(pretraining_data: Path, tmp_path_factory: pytest.TempPathFactor
     out = tmp_path_factory.mktemp("run") / "whole"
     pretrain(pretraining.settings(pretraining_data, out, checkpoint_steps=5))
     return out
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MiB; skips where mounting is not permitted."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "tmpfs", str(place)]
+    try:
+        done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("no mount command")
+    if done.returncode != 0:
+        pytest.skip(f"mounting a small file system is not permitted here: {done.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)

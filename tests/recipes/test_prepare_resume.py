@@ -190,3 +190,23 @@ def test_bad_text_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="line 2: not JSON"):
         prepare(replace(config, corpus=[str(tmp_path / "a.jsonl")]))
     assert sorted(os.listdir(tmp_path)) == before
+
+
+@pytest.mark.parametrize("leave", [60_000, 400_000])
+def test_a_build_that_filled_the_disk_is_gone_on_with(tmp_path: Path, small_disk: Path, leave: int) -> None:
+    vocab = write_vocab(tmp_path / "vocab.txt", ["red", "blue", "one", "two", "three", "."])
+    text = "red one two three .\nblue two . three\nred red . one\n\n" * 5000
+    config = settings(tmp_path, text, vocab, seq_len=16, shard_size="64K")
+    prepare(replace(config, out=str(tmp_path / "whole")))
+    ballast = small_disk / "ballast"
+    state = os.statvfs(small_disk)
+    ballast.write_bytes(bytes(state.f_bavail * state.f_frsize - leave))
+    full = replace(config, out=str(small_disk / "data"))
+    with pytest.raises(OSError, match="No space left"):
+        prepare(full)
+    assert not (small_disk / "data").exists()
+    ballast.unlink()
+    assert not list((small_disk / ".data.build").rglob(".*.tmp"))
+    prepare(replace(full, resume=True))
+    assert os.listdir(small_disk) == ["data"]
+    assert contents(small_disk / "data") == contents(tmp_path / "whole")

@@ -7,32 +7,11 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from bertsmith.runlog import write_config
 from bertsmith.training import checkpoint
 from tests.recipes.pretraining import settings, timeless, weights
-
-DISK_BYTES = 2 << 20
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 2 MiB; skips where mounting is not permitted."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(place)]
-    try:
-        done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("no mount command")
-    if done.returncode != 0:
-        pytest.skip(f"mounting a small file system is not permitted here: {done.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
 
 
 def run(config: Path, limit_bytes: int | None = None) -> subprocess.CompletedProcess[str]:

@@ -19,9 +19,12 @@ def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with open(temporary, "wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)  # there after a failure alone, such as a full disk
 
 
 def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
