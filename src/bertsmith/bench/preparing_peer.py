@@ -42,7 +42,7 @@ def prepare(corpus: str, vocab: str, out: str) -> None:
         draw = random.Random(places[0])
         rows: dict[str, list[Any]] = {"input_ids": [], "token_type_ids": [], "next_sentence_label": []}
         for place in range(len(documents)):
-            for first, second, label in _pairs_of(documents, place, draw):
+            for first, second, label in pairs_of(documents, place, draw):
                 rows["input_ids"].append([cls, *first, sep, *second, sep])
                 rows["token_type_ids"].append([0] * (len(first) + 2) + [1] * (len(second) + 1))
                 rows["next_sentence_label"].append(label)
@@ -74,7 +74,7 @@ def _read_documents(files: list[str]) -> Iterator[dict[str, list[str]]]:
             yield {"lines": lines}
 
 
-def _pairs_of(
+def pairs_of(
     documents: list[list[list[int]]], place: int, draw: random.Random
 ) -> Iterator[tuple[list[int], list[int], int]]:
     """Yield (first text, second text, whether it is random) of one document.
