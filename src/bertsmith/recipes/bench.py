@@ -32,6 +32,7 @@ def bench(config: BenchConfig) -> dict[str, Any]:
         if getattr(config, name):
             raise InputError(f"--{name} would be ignored by bench {config.work}; leave it out")
     limit_threads()
+    Console(stderr=True).print(f"bench {config.work}: measuring takes some minutes", highlight=False)
     return WORKS[config.work](config)
 
 

@@ -53,6 +53,7 @@ def plan(config: PlanConfig) -> dict[str, Any]:
         InputError: the settings do not fit together.
     """
     _check(config)
+    Console(stderr=True).print(f"plan: measuring takes about {config.measure_seconds:g} s", highlight=False)
     threads = limit_threads()
     keep_freed_memory()
     device = pick_device()
