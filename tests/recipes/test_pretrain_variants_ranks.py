@@ -16,7 +16,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", ["lamb", pytest.param("muon", marks=pytest.mark.slow)])
 def test_two_ranks_whole_and_sharded_are_one(name, pretraining_data, tmp_path):
     alone = settings(
         pretraining_data,
@@ -38,7 +38,7 @@ def test_two_ranks_whole_and_sharded_are_one(name, pretraining_data, tmp_path):
         assert losses(tmp_path / sharding) == pytest.approx(losses(tmp_path / "alone"), abs=tolerance)
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", ["muon", pytest.param("lamb", marks=pytest.mark.slow)])
 def test_a_sharded_run_resumes_bit_by_bit(name, pretraining_data, tmp_path):
     whole = settings(
         pretraining_data, tmp_path / "whole", steps=8, optimizer=OPTIMIZERS[name], sharding="fsdp"
