@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import resource
 import time
 
 import pytest
@@ -159,3 +160,24 @@ def test_a_log_goes_back_and_on(tmp_path):
         log.log({"step": 4, "loss": 40.0})
         assert [event["loss"] for event in events(tmp_path)] == [1, 2, 3, 40]
         log.sync()
+
+
+def test_lines_that_find_no_room_wait_and_none_is_cut(tmp_path):
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    console = plain()
+    with RunLog(tmp_path, console=console) as log:
+        log.log({"step": 1, "text": "x" * 5000})
+        size = (tmp_path / "metrics.jsonl").stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, hard))  # room for half a line
+        try:
+            for step in (2, 3):
+                log.log({"step": step, "text": "waits"})
+                assert [event["step"] for event in events(tmp_path)] == [1]
+            with pytest.raises(OSError):
+                log.sync()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        log.log({"step": 4, "text": "room"})
+        assert [event["step"] for event in events(tmp_path)] == [1, 2, 3, 4]
+        log.sync()
+    assert console.file.getvalue().count("the log waits in memory until there is room") == 1
