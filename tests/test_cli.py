@@ -54,6 +54,10 @@ def test_help_is_quick():
         (["pretrain", "--data", "x", "--out", "y", "--batch-size", "three"], "--batch-size"),
         (["pretrain", "--data", "x", "--out", "y", "--preset", "bert-min"], "did you mean 'bert-mini'?"),
         (["pretrain", "--data", "x", "--out", "y", "--masking.rate", "7"], "masking rate is 7"),
+        (
+            ["pretrain", "--data", "x", "--out", "y", "--init", "m", "--architecture.num-layers", "3"],
+            "--architecture is given with --init m",
+        ),
         (["pretrain", "--config", "/nowhere.yaml"], "no such file"),
         (["pretrain", "--config"], "expected one argument"),
         (["vocab", "--corpus", "/nowhere.txt", "--out", "v.txt"], "/nowhere.txt"),

@@ -105,6 +105,8 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
             _parse(verb, ["--help"], _defaults(verb, arguments))
         return DONE
     settings, output = _parse(verb, arguments, _defaults(verb, arguments))
+    if verb == "pretrain":
+        _check_architecture(settings)
     if output.print_config:
         print(yaml.safe_dump(to_dict(settings), sort_keys=False, allow_unicode=True), end="")
         return DONE
@@ -119,6 +121,16 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
     elif rank == 0:  # the others would say the same
         _print_summary(summary, output.json, rows_on_stdout=getattr(settings, "out", None) == "-")
     return FAILED if summary.get("interrupted") or summary.get("failed") else DONE
+
+
+def _check_architecture(settings: PretrainConfig) -> None:
+    """Refuse a shape for a model that has its own."""
+    preset = presets.PRESETS[settings.preset](settings.data, settings.out)
+    if settings.init is not None and settings.architecture != preset.architecture:
+        raise InputError(
+            f"--architecture is given with --init {settings.init}, whose architecture counts; leave it out "
+            "(--dropout overrides the model's)"
+        )
 
 
 def _defaults(verb: str, arguments: list[str]) -> Any:

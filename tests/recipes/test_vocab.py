@@ -198,6 +198,14 @@ def test_two_kinds_do_not_share_a_directory(first: str, second: str, tmp_path: P
         vocab(VocabConfig([corpus], str(tmp_path / "v" / second), algorithm=kinds[second], size=320))
 
 
+def test_a_models_vocabulary_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    out = tmp_path / "vocab.txt"
+    with pytest.raises(InputError, match="holds a model, which another vocabulary would break"):
+        vocab(VocabConfig([write(tmp_path / "a.txt", TEXT)], str(out), size=320))
+    assert not out.exists()
+
+
 # --- extension ------------------------------------------------------------------------------------
 
 

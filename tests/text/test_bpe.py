@@ -321,6 +321,31 @@ def test_broken_files_are_named(
         Tokenizer.load(broken(tmp_path / "bpe", small, name, content))
 
 
+_BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+
+
+@pytest.mark.parametrize("vocabulary", ["vocab.json", "tokenizer.json"])
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"normalizer": {"type": "NFKC"}},
+        {"pre_tokenizer": _BYTES | {"use_regex": False}},
+        {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Digits"}, _BYTES]}},
+    ],
+)
+def test_rules_other_than_robertas_are_refused(
+    rules: dict[str, Any], vocabulary: str, small: Tokenizer, tmp_path: Path
+) -> None:
+    small.save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    engine = json.loads(path.read_text())
+    path.write_text(json.dumps(engine | {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [_BYTES]}}))
+    assert Tokenizer.load(tmp_path / vocabulary).identity() == small.identity()
+    path.write_text(json.dumps(engine | rules))
+    with pytest.raises(InputError, match=r"tokenizer\.json: normalises or splits text otherwise"):
+        Tokenizer.load(tmp_path / vocabulary)
+
+
 def test_a_bpe_that_is_not_byte_level_is_refused(tmp_path: Path) -> None:
     engine = {
         "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []},

@@ -100,7 +100,7 @@ def choose_encoder(name: str, tokenizer: Tokenizer) -> str:
         except InputError as error:
             if name == "nanotoken":
                 raise
-            _LOG.warning("prepare: %s; encoding with tokenizers, which is slower", error)
+            _LOG.info("prepare: %s; encoding with tokenizers", error)
             return "tokenizers"
         return "nanotoken"
     return name

@@ -111,7 +111,14 @@ def _check(config: VocabConfig, out: Path) -> None:
 
 
 def _check_neighbours(config: VocabConfig, out: Path) -> None:
-    """Refuse a directory with a vocabulary of the other kind: tokenizer.json would no longer be its own."""
+    """Refuse a directory whose files would no longer fit one another.
+
+    That is one with a model, and one with a vocabulary of the other kind: tokenizer.json belongs to one.
+    """
+    if (out.parent / "config.json").is_file():
+        raise InputError(
+            f"{out.parent} holds a model, which another vocabulary would break; write to another directory"
+        )
     other = out.parent / ("vocab.txt" if config.algorithm == "bpe" else bpe.VOCABULARY_FILE)
     if other.is_file():
         raise InputError(

@@ -164,12 +164,8 @@ def read_engine(engine: Mapping[str, Any], path: Path) -> tuple[list[str], tuple
     """Return vocabulary and merges of a tokenizer.json.
 
     Raises:
-        InputError: it is no byte-level BPE, or broken.
+        InputError: it is broken.
     """
-    if byte_level(engine) is None:
-        raise InputError(
-            f"{path}: no byte-level BPE vocabulary; supported are that and WordPiece's vocab.txt"
-        )
     model = engine["model"]
     ids = dict(model.get("vocab") or {})
     for token in engine.get("added_tokens") or []:
@@ -177,14 +173,24 @@ def read_engine(engine: Mapping[str, Any], path: Path) -> tuple[list[str], tuple
     return _in_order(ids, path), _pairs(model.get("merges") or [], path)
 
 
-def byte_level(engine: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the settings of the byte-level splitter in a tokenizer.json, ``None`` if it has none."""
-    splitter = engine.get("pre_tokenizer") or {}
-    for part in splitter.get("pretokenizers") or [splitter]:
-        if part.get("type") == "ByteLevel":
-            found: Mapping[str, Any] = part
-            return found
-    return None
+def byte_level(engine: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    """Return the settings of the byte-level splitter in a tokenizer.json.
+
+    Raises:
+        InputError: it has none, or more is done to a text than GPT-2's rules do: the ids would be others.
+    """
+    splitter: Mapping[str, Any] = engine.get("pre_tokenizer") or {}
+    parts = splitter.get("pretokenizers") or [splitter]
+    if all(part.get("type") != "ByteLevel" for part in parts):
+        raise InputError(
+            f"{path}: no byte-level BPE vocabulary; supported are that and WordPiece's vocab.txt"
+        )
+    if engine.get("normalizer") or len(parts) > 1 or parts[0].get("use_regex") is False:
+        raise InputError(
+            f"{path}: normalises or splits text otherwise than GPT-2 and RoBERTa do; other rules are not "
+            "supported"
+        )
+    return parts[0]
 
 
 def _in_order(ids: Any, path: Path) -> list[str]:

@@ -368,11 +368,11 @@ def _read_wordpiece(
 
 
 def _read_bpe(file: Path, settings: dict[str, Any], engine: dict[str, Any]) -> tuple[list[str], BpeConfig]:
+    splitter = bpe.byte_level(engine, file.parent / TOKENIZER_FILE) if engine else {}
     if file.name == TOKENIZER_FILE:
         vocab, merges = bpe.read_engine(engine, file)
     else:
         vocab, merges = bpe.read_files(file, file.parent / bpe.MERGES_FILE)
-    splitter = bpe.byte_level(engine) or {}
     prefix_space = settings.get("add_prefix_space", splitter.get("add_prefix_space", False))
     if not isinstance(prefix_space, bool):
         raise InputError(f"{file.parent}: add_prefix_space is {prefix_space!r}; mend {SETTINGS_FILE}")
