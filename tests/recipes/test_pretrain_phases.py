@@ -175,7 +175,6 @@ def test_a_timed_run_ends_on_long_instances(pretraining_data, long_data, tmp_pat
         ({"long_data": "LONG", "long_fraction": 1.0}, "--long-fraction is 1.0"),
         ({"long_data": "LONG", "steps": 9}, "a phase without a step"),
         ({"long_data": "LONG", "long_batch_size": -1}, "--long-batch-size is -1"),
-        ({"long_data": "LONG", "batch_warmup_fraction": 0.95}, "goes on into the last part of the run"),
         ({"long_data": "SHORT"}, "the long data has to be the longer one"),
         ({"long_data": "FULL"}, "--pairing full-sentences"),
         ({"long_data": "nowhere"}, "nowhere: no manifest.json"),

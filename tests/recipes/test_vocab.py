@@ -147,8 +147,9 @@ def test_reading_shows_how_far_it_is(
     assert shown.out == ""
     lines = [line for line in shown.err.splitlines() if line.startswith("vocab: read")]
     assert len(lines) == 128
-    assert "left" not in lines[0]  # nobody knows before the first file is done
-    assert lines[-1].startswith("vocab: read  50%")
+    assert lines[0].startswith("vocab: read  50%")  # a file is read by the block, and these are one each
+    assert " left" in lines[0]
+    assert lines[-1].startswith("vocab: read 100%")
     assert "million/s" in lines[-1]
 
 

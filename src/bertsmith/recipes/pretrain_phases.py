@@ -200,12 +200,6 @@ def _check_long(config: PretrainConfig, first: Instances, long: Instances, token
             f"--long-fraction {config.long_fraction} of {config.steps} steps leaves a phase without a step; "
             "give more --steps or another fraction"
         )
-    if config.batch_warmup_fraction > 1.0 - config.long_fraction:
-        raise InputError(
-            f"--batch-warmup-fraction {config.batch_warmup_fraction} goes on into the last part of the run, "
-            f"--long-fraction {config.long_fraction}, whose batches do not grow; together they may be at most "
-            "1"
-        )
     if long.seq_len <= first.seq_len:
         raise InputError(
             f"--long-data {config.long_data} was prepared with --seq-len {long.seq_len}, {config.data} with "
