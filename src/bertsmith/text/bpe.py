@@ -180,7 +180,7 @@ def byte_level(engine: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
         InputError: it has none, or more is done to a text than GPT-2's rules do: the ids would be others.
     """
     splitter: Mapping[str, Any] = engine.get("pre_tokenizer") or {}
-    parts = splitter.get("pretokenizers") or [splitter]
+    parts: list[Mapping[str, Any]] = splitter.get("pretokenizers") or [splitter]
     if all(part.get("type") != "ByteLevel" for part in parts):
         raise InputError(
             f"{path}: no byte-level BPE vocabulary; supported are that and WordPiece's vocab.txt"
