@@ -37,3 +37,4 @@ format: setup
 bench: setup
 	$(BIN)/python benchmarks/pretrain_speed.py
 	$(BIN)/python benchmarks/finetune_speed.py
+	$(BIN)/python benchmarks/prepare_speed.py

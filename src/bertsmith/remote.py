@@ -67,14 +67,11 @@ def file_system(url: str) -> tuple[Any, str]:
         InputError: nobody knows the protocol, or its package is not installed.
     """
     from fsspec.core import url_to_fs
-    from fsspec.registry import known_implementations
 
-    protocol = url.split("://")[0].split("::")[0]
     try:
         system, path = url_to_fs(url)
     except ImportError as error:
-        package = known_implementations.get(protocol, {}).get("class", protocol).split(".")[0]
-        raise InputError(f"{url}: {protocol}:// needs a package of its own: pip install {package}") from error
+        raise InputError(f"{url}: needs another package: {error}") from error  # fsspec names it
     except ValueError as error:
         raise InputError(f"{url}: cannot be used ({error}); see fsspec's list of protocols") from error
     return system, path

@@ -102,13 +102,18 @@ def test_pairs_json_lines_and_plain_text(corpus: Path, tmp_path: Path) -> None:
     assert places == [f"{tmp_path / 'dev.jsonl'}:1", f"{tmp_path / 'dev.txt'}:3"]
 
 
-def test_glue_directories_are_read_by_their_tasks(shared_data: Path) -> None:
+def test_glue_directories_are_read_by_their_tasks(
+    shared_data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     rows = read_evaluation_rows([str(shared_data / "glue")])
+    (record,) = caplog.records
+    assert "MNLI, QNLI, QQP, WNLI, diagnostic not compared" in record.message
     names = {Path(row.where.rsplit(":", 1)[0]).parent.name for row in rows}
     assert names == {"CoLA", "SST-2", "MRPC", "STS-B", "RTE"}
     alone = read_evaluation_rows([str(shared_data / "glue" / "CoLA")])
     assert len(alone) == 1043 + 1063
     assert alone[0].where.endswith("dev.tsv.gz:1")
+    assert len(caplog.records) == 1
 
 
 def test_a_real_row_in_a_real_corpus_is_found(tmp_path: Path, shared_data: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bertsmith.checkup.limits import LIMITS
+from bertsmith.text.config import CorpusConfig
 from tests.checkup.texts import findings, prose
 
 LINES = [line for document in prose(30, 4) for line in document]
@@ -101,3 +102,12 @@ def test_damage_in_json_lines_is_found_in_its_line(tmp_path: Path) -> None:
     found = findings(corpus=[str(tmp_path / "a.jsonl")])
     for name in ("control_characters", "replacement_characters"):
         assert [example["place"] for example in found[name]["examples"]] == [f"{tmp_path / 'a.jsonl'}:5"]
+
+
+def test_json_that_the_reader_had_to_mend_is_shown_as_it_stands(tmp_path: Path) -> None:
+    lines = ['\ufeff{"text": "A <b>bold</b> word."}', '{"text": "A vertical \x0b tab and <i>slanted</i>."}']
+    (tmp_path / "a.jsonl").write_text("\n".join([*lines, '{"text": "A NUL \x00 here."}']) + "\n", "utf-8")
+    found = findings(corpus=[str(tmp_path / "a.jsonl")], text=CorpusConfig(prose_only=False))
+    assert [example["place"].rpartition(":")[2] for example in found["markup"]["examples"]] == ["1", "2"]
+    assert "bold" in found["markup"]["examples"][0]["text"]
+    assert "\\x00" in found["control_characters"]["examples"][0]["text"]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bertsmith.data.shards import Instances, Rows, ShardWriter, id_dtype
+from bertsmith.errors import InputError
 from bertsmith.recipes.config import PrepareConfig, VocabConfig
 from bertsmith.recipes.prepare import prepare
 from bertsmith.recipes.vocab import vocab
@@ -84,6 +85,16 @@ def test_healthy_data_of_byte_level_bpe_has_no_error(tmp_path: Path) -> None:
     assert {name: found["level"] for name, found in findings(data=str(tmp_path / "data")).items()} == {}
     found = findings(corpus=[str(corpus)], vocab=str(tmp_path / "vocab"), pairing="full-sentences")
     assert set(found) == {"little_text"}
+
+
+@pytest.mark.parametrize("array", ["ids", "offsets", "labels"])
+def test_a_damaged_file_is_named(array: str, data: Path) -> None:
+    (path,) = (data / "train").glob(f"{array}-*.npy")
+    damaged = bytearray(path.read_bytes())
+    damaged[-3] ^= 0x55
+    path.write_bytes(damaged)
+    with pytest.raises(InputError, match=rf"{path.name}: its SHA-256 is not the manifest's"):
+        findings(data=str(data))
 
 
 def test_ids_beyond_the_vocabulary(data: Path) -> None:

@@ -79,5 +79,5 @@ def test_a_failed_upload_is_gone_on_with(memory, vocab, tmp_path, monkeypatch) -
 def test_a_store_without_its_package_is_refused_before_any_work(vocab, tmp_path) -> None:
     config = settings(tmp_path, TEXTS["books"], vocab)
     for changes in ({"out": "s3://bucket/data"}, {"corpus": ["s3://bucket/books"]}):
-        with pytest.raises(InputError, match="pip install s3fs"):
+        with pytest.raises(InputError, match="Install s3fs"):
             prepare(replace(config, **changes))

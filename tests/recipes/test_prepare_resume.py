@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from bertsmith.data.shards import Instances
-from bertsmith.errors import InputError
+from bertsmith.errors import InputError, RunError
 from bertsmith.recipes.config import PrepareConfig
 from bertsmith.recipes.prepare import prepare
 from tests.recipes.preparing import contents, real_settings, settings, write_vocab
@@ -210,3 +210,13 @@ def test_a_build_that_filled_the_disk_is_gone_on_with(tmp_path: Path, small_disk
     prepare(replace(full, resume=True))
     assert os.listdir(small_disk) == ["data"]
     assert contents(small_disk / "data") == contents(tmp_path / "whole")
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file whose reading fails")
+def test_a_disk_that_fails_leaves_what_is_whole(tmp_path: Path) -> None:
+    vocab = write_vocab(tmp_path / "vocab" / "vocab.txt", ["a", "b"])
+    config = settings(tmp_path, "a b\na\n\nb a\n", vocab)
+    (tmp_path / "z.txt").symlink_to("/proc/self/mem")  # it opens, and reading it is an error
+    with pytest.raises(RunError, match=r"z\.txt: reading it failed"):
+        prepare(replace(config, corpus=[*config.corpus, str(tmp_path / "z.txt")]))
+    assert count(tmp_path / ".data.build", "encoded/000000/*.npz") == 1

@@ -5,6 +5,7 @@ Source: Brown et al., "Language Models are Few-Shot Learners", 2020, appendix C 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from bertsmith.tasks.rows import Row, find_columns, iterate_rows
 from bertsmith.tasks.source import DataSource
 from bertsmith.tasks.tables import format_of, open_table
 from bertsmith.tasks.task import TASKS
+
+_LOG = logging.getLogger(__name__)
 
 SHORTEST_RUN = 8
 """A row shorter than a run is compared whole, from that many words on; shorter ones are like by chance."""
@@ -55,12 +58,12 @@ def read_evaluation_rows(paths: Sequence[str]) -> list[EvaluationRow]:
 
 def _rows_of_directory(path: str) -> Iterator[EvaluationRow]:
     root = Path(path).resolve()
-    known = False
+    known: set[str] = set()
     for name, files in GLUE.items():
         folder = root if root.name == files.directory else root / files.directory
         if not folder.is_dir():
             continue
-        known = True
+        known.add(folder.name)
         for split in _EVALUATION_SPLITS:
             rows = TASKS[name].read(DataSource(str(folder), missing="skip"), split)
             if rows is not None:
@@ -68,6 +71,12 @@ def _rows_of_directory(path: str) -> Iterator[EvaluationRow]:
     if not known:
         raise InputError(
             f"--against {path}: no known task in this directory; name its files, such as {path}/dev.tsv"
+        )
+    others = sorted(folder.name for folder in root.iterdir() if folder.is_dir() and folder.name not in known)
+    if others and root.name not in known:
+        _LOG.warning(
+            "--against %s: %s not compared: no tasks of bertsmith's; name their files to compare them too",
+            *(path, ", ".join(others)),
         )
 
 

@@ -71,6 +71,9 @@ class Places:
 
     def _text(self, file: Location, raw: bytes) -> str:
         line = raw.decode("utf-8", errors="replace")
-        if is_json_lines(file):
+        if not is_json_lines(file):
+            return line
+        try:
             return str(json.loads(line)[self._text_field])
-        return line
+        except (ValueError, KeyError, TypeError):  # the reader mended it first: NUL, a byte order mark
+            return line

@@ -51,12 +51,12 @@ class PreparedData:
         directory: what ``prepare`` wrote.
 
     Raises:
-        InputError: a file is missing, cut short or foreign.
+        InputError: a file is missing, or is not the one that the manifest describes, by its SHA-256.
     """
 
     def __init__(self, directory: str) -> None:
         self.directory = Path(directory)
-        self._instances = {split: Instances.open(directory, split) for split in SPLITS}
+        self._instances = {split: Instances.open(directory, split, verify=True) for split in SPLITS}
         self.manifest = self._instances["train"].manifest
         self._tokenizer = Tokenizer.load(directory)
         self._seen = {split: _Seen() for split in SPLITS}

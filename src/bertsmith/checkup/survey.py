@@ -82,6 +82,11 @@ class CorpusSurvey:
         self._largest = (0, 0)  # characters, place
         self._blocked_documents = 0
 
+    @property
+    def compared_rows(self) -> int:
+        """Evaluation rows that are long enough to be compared."""
+        return self._contamination.checked if self._contamination is not None else 0
+
     def read(self, report: Callable[[int, float | None], None]) -> None:
         """Read the corpus; ``report`` is told the characters of each document and the share that is done."""
         for document in self._reader.documents():

@@ -54,8 +54,11 @@ def _of_corpus(config: DoctorConfig) -> tuple[dict[str, Any], list[Finding]]:
     counts = survey.counts
     if counts.lines == 0:
         raise InputError(f"the corpus holds no text: {counts.files} files read, every line is empty")
+    read = f"{counts.documents:,} documents, {counts.lines:,} lines, {survey.words:,} words"
+    if rows:
+        read += f"; {survey.compared_rows:,} of {len(rows):,} evaluation rows compared"
     facts = {
-        "read": f"{counts.documents:,} documents, {counts.lines:,} lines, {survey.words:,} words",
+        "read": read,
         "corpus": counts.to_dict(),
         "words": survey.words,
     }

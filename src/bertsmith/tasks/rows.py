@@ -108,7 +108,10 @@ def _find_texts(table: Table, pair: bool | None) -> tuple[str, str | None]:
         return found[0]
     columns = ", ".join(table.columns)
     problem = "several columns could be the text" if found else "no column is known to be the text"
-    raise InputError(f"{table.path}: {problem}; name it with --text (and --second-text); columns: {columns}")
+    raise InputError(
+        f"{table.path}: {problem}; call it text in the file, or name it with --text (and --second-text), where "
+        f"the command has that; its first line names the columns: {columns}"
+    )
 
 
 def rows_of(table: Table, columns: Columns, missing: str) -> tuple[list[Row], dict[str, int]]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertsmith.errors import InputError
+from bertsmith.errors import InputError, RunError
 from bertsmith.remote import Location, RemoteFile
 
 STANDARD_INPUT = "-"
@@ -100,8 +100,9 @@ class TextFile:
         """Yield the blocks of the file: each ends with the first document that reaches a size.
 
         Raises:
-            InputError: the file cannot be read, is cut off, is no UTF-8 text by its first bytes, or has a
+            InputError: the file cannot be opened, is cut off, is no UTF-8 text by its first bytes, or has a
                 line beyond 256 MiB.
+            RunError: reading fails.
         """
         buffer = bytearray()
         line, searched = 1, 0
@@ -145,10 +146,14 @@ class TextFile:
         path = self.path
         unpack = {".gz": _gunzip, ".zst": _unzstd}.get(path.suffix.lower(), _plain)
         try:
-            with _opened(path) as self._file:
-                yield from unpack(self)
+            opened = _opened(path)
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+        try:
+            with opened as self._file:
+                yield from unpack(self)
+        except OSError as error:  # a disk or a store that fails: the same file may be read later
+            raise RunError(f"{path}: reading it failed ({error.strerror or error})") from error
 
 
 def lines_of(path: Location) -> Iterator[bytes]:
