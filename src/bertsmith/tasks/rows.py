@@ -109,8 +109,8 @@ def _find_texts(table: Table, pair: bool | None) -> tuple[str, str | None]:
     columns = ", ".join(table.columns)
     problem = "several columns could be the text" if found else "no column is known to be the text"
     raise InputError(
-        f"{table.path}: {problem}; call it text in the file, or name it with --text (and --second-text), where "
-        f"the command has that; its first line names the columns: {columns}"
+        f"{table.path}: {problem}; call it text in the file, or name it with --text (and --second-text), "
+        f"where the command has that; its first line names the columns: {columns}"
     )
 
 
