@@ -38,12 +38,12 @@ def test_memory_to_memory_gives_the_local_shards(memory, vocab, tmp_path, monkey
         (tmp_path / name / "a.txt").write_text(text)
     config = settings(tmp_path, "", vocab, text=PLAIN)
     prepare(replace(config, corpus=[str(tmp_path / name) for name in TEXTS]))
-    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "data" / "other").mkdir(parents=True)  # of the same name, and left alone
     monkeypatch.chdir(tmp_path / "here")
     urls = ["memory://corpus/books", "wiki=memory://corpus/wiki/a.txt"]
     summary = prepare(replace(config, corpus=urls, out="memory://made/data"))
     assert summary["out"] == "memory://made/data"
-    assert os.listdir(tmp_path / "here") == []
+    assert os.listdir(tmp_path / "here") == ["data"]
     memory.get("/made/data", str(tmp_path / "fetched"), recursive=True)
     local, fetched = contents(tmp_path / "data"), contents(tmp_path / "fetched")
     manifests = [json.loads((tmp_path / name / "manifest.json").read_text()) for name in ("data", "fetched")]

@@ -182,7 +182,7 @@ def _check_settings(config: PrepareConfig, out: Path) -> None:
         raise InputError(
             f"out is {config.out!r}; it has to name a new directory, which appears when it is whole"
         )
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if not is_url(config.out) and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"out {out} exists already; remove it or name another directory")
 
 
