@@ -130,6 +130,24 @@ def test_settings_that_make_another_run_are_refused(changes, named, finished_run
         pretrain(settings(pretraining_data, tmp_path / "run", checkpoint_steps=5, resume=True, **changes))
 
 
+def test_a_run_of_an_earlier_version_that_knew_fewer_settings_goes_on(
+    finished_run, pretraining_data, tmp_path, caplog
+):
+    shutil.copytree(finished_run, tmp_path / "run")
+    for path in (tmp_path / "run" / "checkpoints").glob("*/state.json"):
+        content = json.loads(path.read_text())
+        stored = content["state"]["settings"]
+        del stored["compile"], stored["architecture"]["norm"], stored["optimizer"]["schedule"]
+        stored["micro_batch_size"] = 0  # counted then
+        del content["state"]["machine"]["ranks"]
+        path.write_text(json.dumps(content))
+    run = settings(pretraining_data, tmp_path / "run", checkpoint_steps=5, resume=True)
+    assert pretrain(run)["step"] == 12
+    assert "can differ" not in caplog.text
+    with pytest.raises(InputError, match=r"optimizer\.schedule was 'linear', is now 'cosine'"):
+        pretrain(dataclasses.replace(run, optimizer=dataclasses.replace(run.optimizer, schedule="cosine")))
+
+
 def test_other_micro_batches_go_on_and_it_is_said(
     finished_run, pretraining_data, tmp_path, caplog, monkeypatch
 ):

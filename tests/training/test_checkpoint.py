@@ -189,15 +189,35 @@ def test_changed_settings_are_named_with_both_values(tmp_path):
     save(tmp_path, 1)
     found = checkpoint.latest(tmp_path)
     assert found is not None
-    checkpoint.require_same_settings(found, SETTINGS)
+    checkpoint.require_same_settings(found, SETTINGS, SETTINGS, SETTINGS)
     changed = {"seed": 1, "optimizer": {"name": "bert-adam", "betas": (0.9, 0.999)}, "new": True}
     with pytest.raises(InputError) as caught:
-        checkpoint.require_same_settings(found, changed)
+        checkpoint.require_same_settings(found, changed, changed, SETTINGS)
     message = str(caught.value)
     assert "seed was 0, is now 1" in message
     assert "optimizer.name was 'adamw', is now 'bert-adam'" in message
     assert "new was absent, is now True" in message
     assert "betas" not in message
+
+
+def test_a_setting_that_the_checkpoint_does_not_know_was_at_its_default(tmp_path):
+    save(tmp_path, 1)
+    found = checkpoint.latest(tmp_path)
+    assert found is not None
+    defaults = SETTINGS | {"compile": False}
+    checkpoint.require_same_settings(found, SETTINGS | {"compile": False}, SETTINGS, defaults)
+    with pytest.raises(InputError, match="compile was False, is now True"):
+        checkpoint.require_same_settings(found, SETTINGS | {"compile": True}, SETTINGS, defaults)
+
+
+def test_a_setting_that_counts_no_more_is_compared_with_what_is_given(tmp_path):
+    save(tmp_path, 1)
+    found = checkpoint.latest(tmp_path)
+    assert found is not None
+    fewer = {name: value for name, value in SETTINGS.items() if name != "seed"}
+    checkpoint.require_same_settings(found, fewer, SETTINGS, SETTINGS)
+    with pytest.raises(InputError, match="seed was 0, is now 7"):
+        checkpoint.require_same_settings(found, fewer, SETTINGS | {"seed": 7}, SETTINGS)
 
 
 def test_an_earlier_checkpoint_is_found_and_later_ones_are_discarded(tmp_path):

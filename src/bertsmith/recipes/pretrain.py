@@ -21,7 +21,12 @@ from bertsmith.model.execution import prepare_layers
 from bertsmith.objectives import PretrainingObjective
 from bertsmith.randomness import seed_of
 from bertsmith.recipes.pretrain_config import PretrainConfig
-from bertsmith.recipes.pretrain_evaluation import evaluate_if_due, evaluate_the_end, probe_the_start
+from bertsmith.recipes.pretrain_evaluation import (
+    evaluate_if_due,
+    evaluate_the_end,
+    expect_evaluation,
+    probe_the_start,
+)
 from bertsmith.recipes.pretrain_init import initial_model
 from bertsmith.recipes.pretrain_phases import Phases
 from bertsmith.recipes.pretrain_probes import check_probes, read_probes
@@ -99,6 +104,7 @@ def _run(parts: Parts, standing: Standing) -> dict[str, Any]:
                 for step in _steps(parts, standing):
                     parts.clock.agree()
                     _take(parts, standing, step, log)
+                    expect_evaluation(parts, standing, step)
                     evaluate_if_due(parts, standing, log)
                     save_if_due(parts, standing, log)
                     if parts.clock.agree(stop.requested):

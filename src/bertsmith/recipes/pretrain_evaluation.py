@@ -19,10 +19,11 @@ from bertsmith.recipes.pretrain_saving import whole_model
 from bertsmith.runlog import RunLog
 from bertsmith.tasks.inference import Inference
 from bertsmith.training.diagnosis import place
-from bertsmith.training.loop import NonFiniteLoss, evaluate
+from bertsmith.training.loop import NonFiniteLoss, Step, evaluate
 
 _OF_EACH_SOURCE = ("mlm_loss", "mlm_accuracy")
 _EVALUATION_SHARE = 0.1  # of the time, when evaluations are placed automatically within a time budget
+_FORWARD_SHARE = 1 / 3  # of a training step's time: the backward pass takes two thirds
 
 _Value = TypeVar("_Value")
 
@@ -35,10 +36,10 @@ def evaluate_if_due(parts: Parts, standing: Standing, log: RunLog) -> None:
         return
     before, standing.tenths = standing.tenths, int(10 * progress)
     is_tenth = standing.tenths > before
-    used = standing.evaluations_seconds
+    used = standing.evaluations_seconds + standing.evaluation_seconds
     if len(parts.heldout) and _is_due(parts, standing, config.evaluate_steps, is_tenth, used):
         evaluate_heldout(parts, standing, log)
-    used += standing.probes_seconds + standing.probe_seconds
+    used = standing.evaluations_seconds + standing.probes_seconds + standing.probe_seconds
     if parts.probes and _is_due(parts, standing, config.probe_steps, is_tenth, used):
         run_probes(parts, standing, log)
 
@@ -48,6 +49,18 @@ def _is_due(parts: Parts, standing: Standing, every_steps: int, is_tenth: bool, 
         return standing.step % every_steps == 0
     allowed = _EVALUATION_SHARE * parts.budget.elapsed_seconds
     return is_tenth and (parts.budget.seconds is None or used_seconds <= allowed)
+
+
+def expect_evaluation(parts: Parts, standing: Standing, step: Step) -> None:
+    """Under a time budget, keep back what the first evaluation will take, as the training's speed has it."""
+    if parts.budget.seconds is None or standing.heldout or not len(parts.heldout):
+        return
+    examples = min(parts.config.evaluate_examples or len(parts.heldout), len(parts.heldout))
+    batches = examples / min(parts.config.batch_size, parts.phases.loader.num_examples)
+    # The ranks' clocks differ, and all have to keep the same time back.
+    expected = distributed.from_main(lambda: batches * step.seconds * _FORWARD_SHARE)
+    standing.evaluation_seconds = min(expected, standing.evaluation_seconds or expected)
+    standing.keep_time_back(parts.budget)
 
 
 def evaluate_heldout(parts: Parts, standing: Standing, log: RunLog) -> None:
@@ -67,8 +80,13 @@ def evaluate_heldout(parts: Parts, standing: Standing, log: RunLog) -> None:
         raise NonFiniteLoss(standing.step - 1, named)
     standing.heldout = {"step": standing.step} | named
     log.log(standing.heldout)
-    log.note("  ".join(f"{name} {value:.4g}" for name, value in standing.heldout.items()))
-    log.note(f"heldout mlm_loss {place(values['mlm_loss'], parts.levels)}")
+    others = [
+        f"  {name.removeprefix('heldout_')} {value:.4g}"
+        for name, value in named.items()
+        if name not in ("heldout_loss", "heldout_mlm_loss")
+    ]
+    where = place(values["mlm_loss"], parts.levels)
+    log.note(f"step {standing.step}  heldout mlm_loss {where}{''.join(others)}")
     parts.clock.agree()
     standing.evaluation_seconds = parts.clock() - begun
     standing.evaluations_seconds += standing.evaluation_seconds
@@ -136,6 +154,12 @@ def probe_the_start(parts: Parts, standing: Standing, log: RunLog) -> None:
 def evaluate_the_end(parts: Parts, standing: Standing, log: RunLog) -> None:
     """Evaluate and probe the finished model, unless its last step was already."""
     if len(parts.heldout) and standing.heldout.get("step") != standing.step:
+        seconds, expected = parts.budget.seconds, standing.evaluation_seconds
+        if seconds is not None and expected > max(1.0, seconds - parts.budget.elapsed_seconds):
+            log.note(
+                f"the last evaluation takes about {expected:.0f} s, longer than is left of --budget "
+                f"{parts.config.budget}; it takes less with fewer --evaluate-examples"
+            )
         evaluate_heldout(parts, standing, log)
     if parts.probes and standing.probed.get("step") != standing.step:
         run_probes(parts, standing, log)

@@ -97,7 +97,9 @@ def machine_facts(config: PretrainConfig, device: str, threads: int) -> dict[str
 def warn_of_other_machine(then: dict[str, Any], now: dict[str, Any]) -> None:
     """Say when a resumed run cannot be bit-identical because what computes it has changed."""
     changed = [
-        f"{name} was {then.get(name)}, is {value}" for name, value in now.items() if then.get(name) != value
+        f"{name} was {then[name]}, is {value}"
+        for name, value in now.items()
+        if name in then and then[name] != value  # an earlier version did not note all
     ]
     if changed and distributed.ranks().is_main:
         logger.warning(

@@ -146,7 +146,7 @@ class Standing:
         heldout: the last held-out evaluation, with its step.
         probed: the last probes, with their step.
         elapsed_seconds: at the last checkpoint.
-        evaluation_seconds: what the last evaluation took.
+        evaluation_seconds: what the last evaluation took, or the first one is expected to take.
         evaluations_seconds: what all evaluations took.
         probe_seconds: what the last probes took.
         probes_seconds: what all probes took.
@@ -208,7 +208,8 @@ class Standing:
         if budget.seconds is not None:
             margin = min(2.0, 0.05 * budget.seconds)
             evaluating = self.evaluation_seconds + self.probe_seconds
-            budget.reserve_seconds = margin + 1.2 * evaluating + 2 * self.save_seconds
+            reserve = margin + 1.2 * evaluating + 2 * self.save_seconds
+            budget.reserve_seconds = min(reserve, 0.5 * budget.seconds)  # a run that only evaluates is none
 
     @classmethod
     def from_state(cls, found: Checkpoint) -> Standing:
@@ -360,7 +361,8 @@ def open_run(config: PretrainConfig, settings: dict[str, Any]) -> Checkpoint | N
     out.mkdir(parents=True, exist_ok=True)
     found = checkpoint.latest(out)
     if found is not None:
-        checkpoint.require_same_settings(found, settings)
+        defaults = to_dict(PretrainConfig(config.data, config.out))
+        checkpoint.require_same_settings(found, settings, to_dict(config), defaults)
     return found
 
 
@@ -374,7 +376,7 @@ def headline(parts: Parts, standing: Standing) -> str:
         f"{parts.phases.loader.num_examples} instances, {parts.phases.loader.steps_per_epoch} steps an "
         f"epoch, {len(parts.heldout)} held out; "
         f"{str(parts.settings.precision).removeprefix('torch.')} on {parts.fixed['machine']['device']}, "
-        f"{parts.fixed['machine']['threads']} threads{start}"
+        f"threads: {parts.fixed['machine']['threads']}{start}"
     )
 
 

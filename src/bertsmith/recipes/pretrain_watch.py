@@ -8,6 +8,7 @@ from typing import Any
 from bertsmith.recipes.pretrain_run import Parts, Standing
 from bertsmith.runlog import RunLog
 from bertsmith.training.diagnosis import (
+    LEVEL_STEPS,
     PAIRS_NOT_LEARNED,
     PLATEAU,
     UNSETTLED,
@@ -48,7 +49,13 @@ def watch(parts: Parts, standing: Standing, step: Step, log: RunLog) -> None:
 
 
 def watch_the_end(parts: Parts, standing: Standing, log: RunLog) -> None:
-    """Report a divergence that the run ends in before it is certain."""
+    """Report a divergence that the run ends in before it is certain; and a budget that held few steps."""
+    if parts.config.budget is not None and standing.step < LEVEL_STEPS:
+        log.note(
+            f"WARNING: the budget of {parts.config.budget} was over after step {standing.step}: too few to "
+            "learn anything; take a smaller --preset or --batch-size, or a longer --budget (bertsmith plan "
+            "says what this machine can do)"
+        )
     finding = standing.watcher.unsettled(standing.step)
     known = any((entry["kind"], entry["step"]) == (UNSETTLED, standing.step) for entry in standing.findings)
     if finding is not None and not known:  # known: a finished run was resumed

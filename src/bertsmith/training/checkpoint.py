@@ -215,22 +215,31 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
     }
 
 
-def require_same_settings(checkpoint: Checkpoint, settings: Mapping[str, Any]) -> None:
+def require_same_settings(
+    checkpoint: Checkpoint,
+    settings: Mapping[str, Any],
+    given: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+) -> None:
     """Refuse to resume with settings under which the run would have gone another way.
 
     Args:
         checkpoint: its state holds the settings of its run under "settings".
         settings: those of now, nested dictionaries of JSON types.
+        given: all settings of now, for those that only the checkpoint names.
+        defaults: of all settings, for those that only ``settings`` names: the version that wrote the
+            checkpoint may not have known them.
 
     Raises:
         InputError: they differ; the message names each setting and both values.
     """
     stored = _flat(checkpoint.state["settings"])
     current = _flat(json.loads(json.dumps(settings)))  # tuples become lists, as in the file
+    then, now = _flat(defaults) | stored, _flat(given) | current
     changed = [
-        f"{name} was {_shown(stored.get(name, _ABSENT))}, is now {_shown(current.get(name, _ABSENT))}"
+        f"{name} was {_shown(then.get(name, _ABSENT))}, is now {_shown(now.get(name, _ABSENT))}"
         for name in dict.fromkeys([*stored, *current])
-        if stored.get(name, _ABSENT) != current.get(name, _ABSENT)
+        if then.get(name, _ABSENT) != now.get(name, _ABSENT)
     ]
     if changed:
         raise InputError(
