@@ -19,7 +19,7 @@ class PretrainConfig:
         preset: architecture and rates to start from: bert-SIZE or roberta-SIZE (no next sentence prediction:
             prepare with --pairing full-sentences); SIZE is tiny, mini, small, medium, base or large.
         init: a model directory to go on from (continued pretraining): its weights, architecture and
-            vocabulary count, not those of preset and architecture. Heads that it lacks are drawn at random.
+            vocabulary count, not those of the preset. Heads that it lacks are drawn at random.
         steps: optimiser steps; give this or budget.
         budget: wall-clock time of the training, such as 30m or 2h; the schedule follows the clock.
         long_data: longer instances of the same vocabulary and pairing, for the end of the run (the original:
