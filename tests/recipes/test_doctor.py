@@ -104,6 +104,7 @@ def test_standard_input(healthy: Path) -> None:
         ({"data": "nowhere", "task": "sst2", "pairing": "sop"}, "--pairing would be ignored"),
         ({"data": "nowhere", "task": "sst2", "seq_len": 64}, "without --vocab"),
         ({"data": "nowhere", "task": "colaa"}, "did you mean 'cola'"),
+        ({"corpus": ["nowhere.txt"], "ngram_words": 8}, "without --against"),
         ({"corpus": ["nowhere.txt"], "task": "sst2"}, "a corpus has no task"),
         ({"corpus": ["nowhere.txt"], "dev": "d.csv"}, "--dev would be ignored"),
     ],

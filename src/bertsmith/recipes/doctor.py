@@ -127,3 +127,5 @@ def _check(config: DoctorConfig) -> None:
             raise InputError(f"--{name.replace('_', '-')} would be ignored for {kind}; leave it out")
     if kind == "task rows" and config.vocab is None and config.seq_len != default.seq_len:
         raise InputError("--seq-len would be ignored without --vocab, which counts the pieces; give both")
+    if kind == "corpus" and not config.against and config.ngram_words != default.ngram_words:
+        raise InputError("--ngram-words would be ignored without --against, the rows to compare; give both")
