@@ -5,7 +5,8 @@
 
 Both sides: AdamW (betas 0.9 and 0.999, eps 1e-6, decoupled decay 0.01 except on biases and LayerNorm),
 gradient norm 1, linear warm-up over a tenth of the steps and linear decay to 0, dropout as the model says,
-batch 32, rate 5e-5, 3 epochs, at most 128 pieces, best epoch on dev. Each run (task, side, seed) leaves one
+batch 32, rate 5e-5, 3 epochs, at most 128 pieces, best epoch on dev. With --limit-rows both sides read one
+file of that many training rows, drawn by the seed. Each run (task, side, seed) leaves one
 JSON file in --out and is not run again, so a stopped benchmark goes on where it was, and several processes
 can share the work (--only, --tasks, --first-seed).
 """
@@ -21,6 +22,7 @@ import io
 import json
 import math
 import os
+import random
 import statistics
 import sys
 import tempfile
@@ -91,7 +93,9 @@ def run_once(task: str, side: str, seed: int, arguments: argparse.Namespace, out
         return
     print(f"{task}, {side}, seed {seed}", file=sys.stderr)
     begun = time.perf_counter()
-    epochs = (ours if side == "ours" else peer)(task, seed, arguments)
+    with tempfile.TemporaryDirectory() as directory:
+        glue = limited(task, seed, arguments, Path(directory)) if arguments.limit_rows else arguments.data
+        epochs = (ours if side == "ours" else peer)(task, seed, Path(glue), arguments)
     main_metric = MAIN_METRIC[task]
     best = max(range(len(epochs)), key=lambda epoch: (epochs[epoch][main_metric], -epoch))
     result = {
@@ -110,7 +114,21 @@ def run_once(task: str, side: str, seed: int, arguments: argparse.Namespace, out
     temporary.replace(path)
 
 
-def ours(task: str, seed: int, arguments: argparse.Namespace) -> list[dict[str, float]]:
+def limited(task: str, seed: int, arguments: argparse.Namespace, glue: Path) -> Path:
+    """Write the task's files with ``limit_rows`` training rows, drawn by the seed, in their order."""
+    (glue / TASKS[task]).mkdir()
+    for split in ("train", "dev"):
+        lines = io.StringIO(text_of(arguments.data, task, split), newline="\n").readlines()
+        if split == "train":
+            first = 0 if task == "cola" else 1  # CoLA has no header
+            count = min(arguments.limit_rows, len(lines) - first)
+            chosen = sorted(random.Random(seed).sample(range(first, len(lines)), count))
+            lines = lines[:first] + [lines[index] for index in chosen]
+        (glue / TASKS[task] / f"{split}.tsv").write_text("".join(lines), encoding="utf-8", newline="")
+    return glue
+
+
+def ours(task: str, seed: int, glue: Path, arguments: argparse.Namespace) -> list[dict[str, float]]:
     """Fine-tune through the recipe; return the dev metrics of every epoch."""
     from bertsmith.recipes.config import FinetuneConfig
     from bertsmith.recipes.finetune import finetune
@@ -121,30 +139,26 @@ def ours(task: str, seed: int, arguments: argparse.Namespace) -> list[dict[str, 
             FinetuneConfig(
                 task=task,
                 model=arguments.model,
-                data=str(Path(arguments.data) / TASKS[task]),
+                data=str(glue / TASKS[task]),
                 out=directory,
                 seed=seed,
                 epochs=arguments.epochs,
                 batch_size=arguments.batch_size,
                 seq_len=arguments.seq_len,
                 precision=arguments.precision,
-                limit_rows=arguments.limit_rows,
                 optimizer=OptimizerConfig(learning_rate=arguments.rate),
             )
         )
     return [epoch["dev"] for epoch in summary["seeds"][0]["epochs"]]
 
 
-def peer(task: str, seed: int, arguments: argparse.Namespace) -> list[dict[str, float]]:
+def peer(task: str, seed: int, glue: Path, arguments: argparse.Namespace) -> list[dict[str, float]]:
     """Fine-tune by a plain loop over transformers' model; return the dev metrics of every epoch."""
     import torch
     from transformers import AutoTokenizer, BertForSequenceClassification, get_linear_schedule_with_warmup
 
     torch.manual_seed(seed)
-    train, dev = read(task, "train", arguments), read(task, "dev", arguments)
-    if arguments.limit_rows:
-        chosen = torch.randperm(len(train))[: arguments.limit_rows].tolist()
-        train = [train[index] for index in chosen]
+    train, dev = read(task, "train", glue), read(task, "dev", glue)
     tokenizer = AutoTokenizer.from_pretrained(arguments.model)
     outputs = 1 if task == "stsb" else 2
     model = BertForSequenceClassification.from_pretrained(arguments.model, num_labels=outputs)
@@ -193,7 +207,14 @@ def peer(task: str, seed: int, arguments: argparse.Namespace) -> list[dict[str, 
     return results
 
 
-def read(task: str, split: str, arguments: argparse.Namespace) -> list[tuple[str, str | None, Any]]:
+def text_of(glue: str | Path, task: str, split: str) -> str:
+    """Return the text of a GLUE file, packed or not."""
+    path = Path(glue) / TASKS[task] / f"{split}.tsv"
+    data = path.read_bytes() if path.exists() else gzip.decompress(Path(f"{path}.gz").read_bytes())
+    return data.decode("utf-8-sig")
+
+
+def read(task: str, split: str, glue: Path) -> list[tuple[str, str | None, Any]]:
     """Return (text, second text, label) of each row of a GLUE file."""
     columns = {
         "sst2": ("sentence", None, "label"),
@@ -207,9 +228,7 @@ def read(task: str, split: str, arguments: argparse.Namespace) -> list[tuple[str
         "stsb": float,
         "rte": lambda text: ("entailment", "not_entailment").index(text),
     }.get(task, int)
-    path = Path(arguments.data) / TASKS[task] / f"{split}.tsv"
-    data = path.read_bytes() if path.exists() else gzip.decompress(Path(f"{path}.gz").read_bytes())
-    with io.StringIO(data.decode("utf-8-sig"), newline="\n") as file:
+    with io.StringIO(text_of(glue, task, split), newline="\n") as file:
         reader = csv.DictReader(file, names, delimiter="\t", quoting=csv.QUOTE_NONE)
         first, second, gold = columns[task]
         return [(row[first], row[second] if second else None, label(row[gold])) for row in reader]

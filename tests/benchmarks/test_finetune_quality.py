@@ -55,3 +55,22 @@ def test_models_in_directories_of_one_name_are_told_apart(
         monkeypatch.setattr(sys, "argv", words)
         names.append(benchmark.settings_of(benchmark.parse())["model"])
     assert names == [str(tmp_path / "models" / "a"), str(tmp_path / "models" / "b")]
+
+
+def test_both_sides_read_the_same_limited_rows(
+    benchmark: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [f"sentence {number}\u2028goes on\t{number % 2}\n" for number in range(20)]
+    (tmp_path / "SST-2").mkdir()
+    for split in ("train", "dev"):
+        (tmp_path / "SST-2" / f"{split}.tsv").write_text("sentence\tlabel\n" + "".join(rows), "utf-8")
+    monkeypatch.setattr(
+        sys, "argv", ["finetune_quality.py", "--data", str(tmp_path), "--model", "m", "--limit-rows", "7"]
+    )
+    arguments = benchmark.parse()
+    (tmp_path / "limited").mkdir()
+    glue = benchmark.limited("sst2", 3, arguments, tmp_path / "limited")
+    train = benchmark.read("sst2", "train", glue)
+    assert len(train) == len(set(train)) == 7
+    assert set(train) < set(benchmark.read("sst2", "train", tmp_path))
+    assert benchmark.read("sst2", "dev", glue) == benchmark.read("sst2", "dev", tmp_path)
