@@ -42,8 +42,7 @@ def test_words_drawn_at_random_leave_the_run_on_the_plateau(pretraining_data, tm
     run = settings(pretraining_data, tmp_path / "run", steps=240, log_steps=20, dropout=0.0, optimizer=quick)
     metrics = pretrain(run)
     found = {found["kind"]: found for found in metrics["findings"]}
-    assert found.keys() == {"plateau", "pairs_not_learned"}
-    assert found["pairs_not_learned"]["step"] >= 160
+    assert found.keys() == {"plateau"}  # pairs are learned after words: of them nothing is said yet
     plateau = found["plateau"]
     assert 80 <= plateau["step"] <= 200
     assert f"the unigram level {metrics['heldout_unigram_entropy']:.2f}" in plateau["text"]

@@ -286,8 +286,13 @@ class Watcher:
         return Finding(PLATEAU, seen.step, seen.step, text)
 
     def _find_blind_pairs(self, seen: Observation, levels: Levels) -> Finding | None:
-        """Most of the run is over and pairs are told apart no better than by naming the frequent class."""
+        """Most of the run is over, words are learned, and pairs no better than by naming the frequent class.
+
+        Pairs are learned after words: of a run on the plateau this is no news.
+        """
         majority = levels.pair_majority
+        if not self._left_plateau:
+            return None
         if PAIRS_NOT_LEARNED in self._reported or seen.progress < PAIRS_PROGRESS or majority is None:
             return None
         before = self._at(seen.progress / 2)
