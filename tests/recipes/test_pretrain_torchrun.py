@@ -101,7 +101,8 @@ def test_sigterm_stops_all_ranks_in_order(pretraining_data, tmp_path, start):
     _, errors = process.communicate(timeout=TIMEOUT_SECONDS)
     assert process.returncode != 0
     (saved,) = (run / "checkpoints").iterdir()
-    assert f"saved in {saved}; to go on: bertsmith pretrain" in errors
+    command = "torchrun --nproc-per-node 2 -m bertsmith pretrain"
+    assert f"saved in {saved}; to go on: {command}" in errors
     last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
     assert saved.name == f"step-{last['step']:08d}"
     assert not re.search(r"Traceback.*bertsmith/", errors, re.DOTALL), errors

@@ -95,7 +95,11 @@ def finish_checkpoint(parts: Parts, standing: Standing, log: RunLog) -> None:
 
 def interrupted(parts: Parts, standing: Standing, log: RunLog) -> dict[str, Any]:
     """Say where the run was saved and how to go on; return the same as a summary."""
-    command = f"bertsmith pretrain --config {shlex.quote(str(parts.out / 'config.yaml'))} --resume"
+    world = distributed.ranks().world
+    program = (
+        "bertsmith" if world == 1 else f"torchrun --nproc-per-node {world} -m bertsmith"
+    )  # on one machine
+    command = f"{program} pretrain --config {shlex.quote(str(parts.out / 'config.yaml'))} --resume"
     is_saved = standing.checkpoint is not None and standing.checkpoint.name == checkpoint.name_of(
         standing.step
     )
