@@ -86,8 +86,9 @@ def joined(sharded: bool = False) -> Iterator[None]:
         dist.init_process_group(backend, store=store, rank=0, world_size=1)
     else:
         dist.init_process_group(backend)
-    # Whoever lets go of the group last waits for gloo's threads. If that is the C++ part of DDP, it waits with
-    # Python's lock held, for a thread that may need the lock: so something of Python's holds it to the end.
+    # Whoever lets go of the group last waits for gloo's threads. If that is the C++ part of DDP, it waits
+    # with Python's lock held, for a thread that may need the lock: so something of Python's holds it to the
+    # end.
     atexit.register(lambda group: None, dist.group.WORLD)
     try:
         yield
