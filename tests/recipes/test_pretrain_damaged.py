@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from bertsmith.data.config import MaskingConfig
 from bertsmith.data.loader import PretrainingLoader
@@ -50,7 +51,7 @@ def test_the_run_ends_in_one_line_and_goes_on_when_the_file_is_restored(
     words = ["pretrain", "--config", str(tmp_path / "config.yaml")]
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "bertsmith", *words],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        env=os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())},
         capture_output=True,
         text=True,
         timeout=120,

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import torch
+
 from bertsmith.runlog import write_config
 from bertsmith.training import checkpoint
 from tests.recipes.pretraining import settings, timeless, weights
@@ -21,7 +23,7 @@ def run(config: Path, limit_bytes: int | None = None) -> subprocess.CompletedPro
 
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", "bertsmith", "pretrain", "--config", str(config), "--resume"],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        env=os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())},
         capture_output=True,
         text=True,
         timeout=120,
