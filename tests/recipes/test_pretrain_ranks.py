@@ -152,7 +152,7 @@ def test_c023_uneven_ends_do_not_hang(shards, pretraining_data, tmp_path):
     means, examples = held_out(str(data), 2)
     assert sorted(examples) == list(range(sum(shards)))
     evaluated = values_of(run_ranks(2, held_out, str(data), 2))
-    assert [one[0] for one in evaluated] == [pytest.approx(means, rel=1e-12)] * 2
+    assert [one[0] for one in evaluated] == [pytest.approx(means, rel=1e-6)] * 2
     assert sorted(evaluated[0][1] + evaluated[1][1]) == list(range(sum(shards)))
 
 
