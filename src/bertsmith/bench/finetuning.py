@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bertsmith.bench.turns import OURS, Contender, interleave, peer_is_installed, report
+from bertsmith.bench.turns import OURS, Contender, interleave, peer_is_installed, plain_step, report
 from bertsmith.bundle import load_bundle, load_classification_model
 from bertsmith.errors import InputError
 from bertsmith.objectives import ClassificationObjective
@@ -107,17 +107,8 @@ def _peer(
     loaded = transformers.BertForSequenceClassification.from_pretrained(model, num_labels=2).train()
     optimizer = torch.optim.AdamW(loaded.parameters(), lr=RATE, weight_decay=0.01, fused=True)
     inputs = [_padded_inputs(batch, padded_to) for batch in steps]
-
-    def step(index: int) -> int:
-        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
-            loss = loaded(**inputs[index]).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(loaded.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        return steps[index].tokens.layout.batch
-
-    return step
+    units = [batch.tokens.layout.batch for batch in steps]
+    return plain_step(loaded, optimizer, dtype, inputs, units)
 
 
 def _padded_inputs(batch: RowBatch, padded_to: int | None) -> dict[str, torch.Tensor]:

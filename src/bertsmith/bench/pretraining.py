@@ -17,7 +17,15 @@ import numpy as np
 import torch
 
 from bertsmith.bench.synthetic import Batches, operations, random_batches
-from bertsmith.bench.turns import OURS, Contender, interleave, peer_is_installed, product_rate, report
+from bertsmith.bench.turns import (
+    OURS,
+    Contender,
+    interleave,
+    peer_is_installed,
+    plain_step,
+    product_rate,
+    report,
+)
 from bertsmith.data.batch import IGNORED, PretrainingBatch
 from bertsmith.data.config import MaskingConfig
 from bertsmith.data.loader import PretrainingLoader
@@ -126,17 +134,8 @@ def _peer(config: BertConfig, steps: list[PretrainingBatch], dtype: torch.dtype)
     model = transformers.BertForPreTraining(transformers.BertConfig(**values)).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
     inputs = [_padded_inputs(batch) for batch in steps]
-
-    def step(index: int) -> int:
-        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
-            loss = model(**inputs[index]).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        return steps[index].tokens.layout.num_tokens
-
-    return step
+    units = [batch.tokens.layout.num_tokens for batch in steps]
+    return plain_step(model, optimizer, dtype, inputs, units)
 
 
 def _padded_inputs(batch: PretrainingBatch) -> dict[str, torch.Tensor]:

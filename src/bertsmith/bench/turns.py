@@ -6,7 +6,7 @@ import ctypes
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -59,6 +59,35 @@ def _set_memory(keep: bool) -> None:
     # Where glibc's own adjustment ends after some large blocks: apart from 32 MiB, trimmed from 64 MiB.
     for option, value in ((-4, 65536), (-3, 32 << 20), (-1, 64 << 20)):
         set_option(option, value)
+
+
+def plain_step(
+    model: Any,
+    optimizer: torch.optim.Optimizer,
+    dtype: torch.dtype,
+    inputs: Sequence[Mapping[str, torch.Tensor]],
+    units: Sequence[int],
+) -> Callable[[int], int]:
+    """Return a peer's step on a processor: forward, backward, clipping, optimiser.
+
+    Args:
+        model: of transformers', gives a loss.
+        optimizer: of its weights.
+        dtype: bfloat16: under autocast.
+        inputs: of each step.
+        units: of work in each step.
+    """
+
+    def step(index: int) -> int:
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+            loss = model(**inputs[index]).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        return units[index]
+
+    return step
 
 
 def product_rate(

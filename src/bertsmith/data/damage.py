@@ -13,7 +13,12 @@ from bertsmith.errors import InputError
 
 
 def require_sound(
-    instances: Instances, indices: NDArray[np.int64], rows: Sequence[NDArray[Any]], vocab_size: int
+    instances: Instances,
+    indices: NDArray[np.int64],
+    rows: Sequence[NDArray[Any]],
+    second_starts: NDArray[np.int64],
+    labels: NDArray[np.int64],
+    vocab_size: int,
 ) -> None:
     """Refuse instances that ``prepare`` cannot have written.
 
@@ -24,6 +29,8 @@ def require_sound(
         instances: where they are from.
         indices: int64 ``(batch,)``, which.
         rows: their ids.
+        second_starts: int64 ``(batch,)``, theirs.
+        labels: int64 ``(batch,)``, theirs.
         vocab_size: ids are below it.
 
     Raises:
@@ -38,9 +45,8 @@ def require_sound(
     if ids.max() >= vocab_size or ids.min() < 0:
         worst = np.array([int(row.max()) if row.max() >= vocab_size else int(row.min()) for row in rows])
         _refuse(instances, indices, "ids", worst, (worst >= vocab_size) | (worst < 0))
-    seconds = instances.second_starts(indices)
-    _refuse(instances, indices, "second_starts", seconds, (seconds < 1) | (seconds > lengths))
-    labels = instances.labels(indices)
+    is_outside = (second_starts < 1) | (second_starts > lengths)
+    _refuse(instances, indices, "second_starts", second_starts, is_outside)
     _refuse(instances, indices, "labels", labels, (labels < -1) | (labels > 1))
 
 

@@ -50,7 +50,10 @@ class Masker:
             InputError: one of them is damaged.
         """
         stored = self._instances.rows(indices)
-        require_sound(self._instances, indices, stored, len(self._vocabulary.choosable))
+        second_starts = self._instances.second_starts(indices)
+        nsp_labels = self._instances.labels(indices)
+        vocab_size = len(self._vocabulary.choosable)
+        require_sound(self._instances, indices, stored, second_starts, nsp_labels, vocab_size)
         rows, picks, labels = [], [], []
         start = 0
         for index, row in zip(indices.tolist(), stored, strict=True):
@@ -65,10 +68,9 @@ class Masker:
             picks.append(positions + start)
             labels.append(originals)
             start += len(masked)
-        nsp_labels = self._instances.labels(indices)
         nsp_labels[nsp_labels == NO_LABEL] = IGNORED
         return PretrainingBatch(
-            tokens_of(rows, self._instances.second_starts(indices)),
+            tokens_of(rows, second_starts),
             torch.from_numpy(np.concatenate(picks)),
             torch.from_numpy(np.concatenate(labels)),
             torch.from_numpy(nsp_labels),

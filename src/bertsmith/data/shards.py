@@ -14,6 +14,7 @@ numbered shards of five arrays::
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -275,6 +276,11 @@ class Instances:
 
     def __len__(self) -> int:
         return int(self._firsts[-1])
+
+    def identity(self) -> str:
+        """Return the SHA-256 of what the manifest says of this split: its counts and its shards' hashes."""
+        entry = json.dumps(self.manifest["splits"][self.split], sort_keys=True)
+        return hashlib.sha256(entry.encode()).hexdigest()
 
     def file_of(self, index: int, array: str) -> Path:
         """Return the file in which an instance's part of an array lies."""

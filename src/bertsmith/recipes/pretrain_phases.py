@@ -9,8 +9,6 @@ Source: the paper, appendix A.2; the original's README, "Pre-training tips and c
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -75,7 +73,7 @@ class Phases:
         self.skipped_batches = 0
         self._config = config
         if long is not None and config.steps is not None:
-            self.long_start = math.ceil(config.steps * (1 - long.fraction) - 1e-9)
+            self.long_start = _first_long_step(config.steps, long.fraction)
 
     @classmethod
     def open(cls, config: PretrainConfig, first: Instances, tokenizer: Tokenizer) -> Phases:
@@ -151,9 +149,8 @@ class Phases:
         """Return what of the second phase makes a run what it is; nothing if there is none."""
         if self.long is None:
             return {}
-        shards = json.dumps(self.long.instances.manifest["splits"]["train"], sort_keys=True)
         return {
-            "long_data": hashlib.sha256(shards.encode()).hexdigest(),
+            "long_data": self.long.instances.identity(),
             "long_fraction": self.long.fraction,
             "long_batch_size": self._config.long_batch_size,
         }
@@ -166,6 +163,11 @@ class Phases:
         """Go on from what a checkpoint kept."""
         self.long_start = state.get("long_start", self.long_start)
         self.skipped_batches = state.get("skipped_batches", 0)
+
+
+def _first_long_step(steps: int, fraction: float) -> int:
+    """Return the completed steps at which the second phase of a run of so many steps begins."""
+    return math.ceil(steps * (1 - fraction) - 1e-9)
 
 
 def _open_long(config: PretrainConfig, first: Instances, tokenizer: Tokenizer) -> LongPhase | None:
@@ -192,10 +194,8 @@ def _check_long(config: PretrainConfig, first: Instances, long: Instances, token
     """
     if not 0.0 < config.long_fraction < 1.0:
         raise InputError(f"--long-fraction is {config.long_fraction}; it has to be above 0 and below 1")
-    if config.steps is not None and math.ceil(config.steps * (1 - config.long_fraction) - 1e-9) in (
-        0,
-        config.steps,
-    ):
+    steps = config.steps
+    if steps is not None and _first_long_step(steps, config.long_fraction) in (0, steps):
         raise InputError(
             f"--long-fraction {config.long_fraction} of {config.steps} steps leaves a phase without a step; "
             "give more --steps or another fraction"

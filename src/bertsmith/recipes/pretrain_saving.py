@@ -96,9 +96,8 @@ def finish_checkpoint(parts: Parts, standing: Standing, log: RunLog) -> None:
 def interrupted(parts: Parts, standing: Standing, log: RunLog) -> dict[str, Any]:
     """Say where the run was saved and how to go on; return the same as a summary."""
     world = distributed.ranks().world
-    program = (
-        "bertsmith" if world == 1 else f"torchrun --nproc-per-node {world} -m bertsmith"
-    )  # on one machine
+    alone = world == 1  # several ranks are taken to be on one machine
+    program = "bertsmith" if alone else f"torchrun --nproc-per-node {world} -m bertsmith"
     command = f"{program} pretrain --config {shlex.quote(str(parts.out / 'config.yaml'))} --resume"
     is_saved = standing.checkpoint is not None and standing.checkpoint.name == checkpoint.name_of(
         standing.step
