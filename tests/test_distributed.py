@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import threading
 import time
 
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 
 from bertsmith import distributed
 from bertsmith.distributed import ALONE, Ranks, SharedClock
@@ -123,3 +125,28 @@ def test_gradients_are_exchanged_once_and_are_the_mean():
     one, other = values_of(run_ranks(2, gradients))
     assert one == other
     assert one["gradient"] == [(1.0 + 2.0 + 4.0) / 2]
+
+
+def test_a_restarted_process_does_not_read_what_a_dead_one_wrote():
+    store = dist.HashStore()
+
+    def attempt(name: str) -> dict[int, str]:
+        """Return what each of two processes reads of the other; the main process is the slower one."""
+        read = {}
+
+        def process(rank: int) -> None:
+            time.sleep(0.2 * (rank == 0))
+            own = distributed._of_these_processes(store, Ranks(rank, 2))
+            time.sleep(0.2 * (rank == 0))
+            own.set(f"address-{rank}", f"{name}-{rank}")
+            read[rank] = own.get(f"address-{1 - rank}").decode()
+
+        threads = [threading.Thread(target=process, args=(rank,)) for rank in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return read
+
+    for name in ("first", "second", "third"):
+        assert attempt(name) == {0: f"{name}-1", 1: f"{name}-0"}

@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import os
 import re
+import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from bertsmith.errors import InputError, RunError
 
@@ -85,7 +88,9 @@ def joined(sharded: bool = False) -> Iterator[None]:
         store = dist.HashStore()  # type: ignore[attr-defined]  # public, but not in its list of names
         dist.init_process_group(backend, store=store, rank=0, world_size=1)
     else:
-        dist.init_process_group(backend)
+        shared, rank, world = next(rendezvous("env://"))
+        own = _of_these_processes(shared, Ranks(rank, world))
+        dist.init_process_group(backend, store=own, rank=rank, world_size=world)
     # Whoever lets go of the group last waits for gloo's threads. If that is the C++ part of DDP, it waits
     # with Python's lock held, for a thread that may need the lock: so something of Python's holds it to the
     # end.
@@ -102,6 +107,31 @@ def joined(sharded: bool = False) -> Iterator[None]:
         ) from error
     finally:
         dist.destroy_process_group()
+
+
+def _of_these_processes(store: Store, here: Ranks) -> Store:
+    """Return a part of a store that no process of an earlier attempt has written to.
+
+    torchrun keeps its store when it restarts processes, and gloo and NCCL look up addresses in it: without
+    this they may find those of the dead. Its count of restarts cannot tell attempts apart, for each node
+    counts its own. So the main process names the attempt, and each other one goes by a name only when the
+    main process has answered to a word of its own under that name.
+    """
+    word = secrets.token_hex(8)
+    if here.is_main:
+        store.set("attempt", word)
+        for rank in range(1, here.world):
+            store.set(f"{word}/answer/{rank}", store.get(f"{word}/question/{rank}").decode())
+        return PrefixStore(word, store)
+    deadline = time.monotonic() + dist.constants.default_pg_timeout.total_seconds()
+    while time.monotonic() < deadline:
+        attempt = store.get("attempt").decode()
+        store.set(f"{attempt}/question/{here.rank}", word)
+        answer = f"{attempt}/answer/{here.rank}"
+        if store.check([answer]) and store.get(answer).decode() == word:
+            return PrefixStore(attempt, store)
+        time.sleep(0.01)
+    raise RunError(f"rank {here.rank} had no answer from rank 0 within half an hour: is it still starting?")
 
 
 def _is_loss(error: RuntimeError) -> bool:
