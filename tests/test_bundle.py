@@ -273,7 +273,7 @@ def test_a_new_head_is_drawn_and_the_pooler_kept(tmp_path, tokenizer):
 def test_a_model_without_a_classification_head_says_so(tmp_path, tokenizer):
     bundle = load_bundle(saved(tmp_path / "model", tokenizer))
     assert bundle.task is None
-    with pytest.raises(InputError, match="no classification head"):
+    with pytest.raises(InputError, match="no head for such a task"):
         load_classification_model(bundle, None)
 
 

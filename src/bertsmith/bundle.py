@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -260,12 +260,19 @@ def load_pretraining_model(bundle: Bundle) -> BertForPreTraining:
     return _fill(model, bundle.state, bundle, _never_stored(bundle))
 
 
-def load_classification_model(bundle: Bundle, num_outputs: int | None) -> BertForClassification:
-    """Return the encoder with a classification or regression head, in evaluation mode.
+def load_task_model(
+    bundle: Bundle,
+    make: Callable[[BertConfig, int], Model],
+    num_outputs: int | None,
+    head: str = "classifier",
+) -> Model:
+    """Return the encoder with the head of a task, in evaluation mode.
 
     Args:
         bundle: the model directory.
+        make: a class such as ``BertForClassification``: from the architecture and the number of outputs.
         num_outputs: draw a new head with that many outputs; ``None``: the stored head.
+        head: the name of the head's last layer.
 
     Raises:
         InputError: the stored head is asked for and there is none.
@@ -273,15 +280,20 @@ def load_classification_model(bundle: Bundle, num_outputs: int | None) -> BertFo
     state = dict(bundle.state)
     is_new = num_outputs is not None
     if num_outputs is None:
-        if "classifier.weight" not in state:
-            raise InputError(f"{bundle.directory}: the model has no classification head; fine-tune it first")
-        num_outputs = state["classifier.weight"].shape[0]
+        if f"{head}.weight" not in state:
+            raise InputError(f"{bundle.directory}: the model has no head for such a task ({head}); fine-tune it first")
+        num_outputs = state[f"{head}.weight"].shape[0]
     else:
-        state.pop("classifier.weight", None)
-        state.pop("classifier.bias", None)
+        state.pop(f"{head}.weight", None)
+        state.pop(f"{head}.bias", None)
     with torch.device("meta"):
-        model = BertForClassification(bundle.config, num_outputs)
-    return _fill(model, state, bundle, ("classifier", *_never_stored(bundle)) if is_new else ())
+        model = make(bundle.config, num_outputs)
+    return _fill(model, state, bundle, (head, *_never_stored(bundle)) if is_new else ())
+
+
+def load_classification_model(bundle: Bundle, num_outputs: int | None) -> BertForClassification:
+    """Return the encoder with a classification or regression head; see ``load_task_model``."""
+    return load_task_model(bundle, BertForClassification, num_outputs)
 
 
 def _never_stored(bundle: Bundle) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from bertsmith import features
 from bertsmith.answers import (
@@ -28,7 +28,6 @@ from bertsmith.answers import (
 from bertsmith.bundle import (
     Bundle,
     load_bundle,
-    load_classification_model,
     load_encoder,
     load_pretraining_model,
     untied_decoder,
@@ -45,13 +44,12 @@ from bertsmith.tasks.encode import (
     token_batches,
 )
 from bertsmith.tasks.inference import Inference, head_outputs, inference_settings, run_rows
+from bertsmith.tasks.task import KINDS
 from bertsmith.training.loop import autocast
 
 Text = str | tuple[str, str]
 _Scored = list[tuple[int, float]]
 """Ids of pieces with their probabilities, best first."""
-
-Model = Bert | BertForPreTraining | BertForClassification
 
 
 def load(path: str | Path, precision: str = "float32", batch_tokens: int = 4096) -> Predictor:
@@ -69,10 +67,11 @@ def load(path: str | Path, precision: str = "float32", batch_tokens: int = 4096)
     return Predictor(bundle, _model_of(bundle), inference_settings(precision, batch_tokens))
 
 
-def _model_of(bundle: Bundle) -> Model:
+def _model_of(bundle: Bundle) -> nn.Module:
     """Return the model with the head that is stored, or the encoder alone."""
-    if "classifier.weight" in bundle.state and bundle.task is not None:
-        return load_classification_model(bundle, None)
+    kind = KINDS.get((bundle.task or {}).get("head", ""))
+    if kind is not None:
+        return kind.load_model(bundle, None)
     if "mlm_head.dense.weight" in bundle.state and not untied_decoder(bundle):
         return load_pretraining_model(bundle)
     return load_encoder(bundle)
@@ -87,7 +86,7 @@ class Predictor:
         truncation: "tail", "head" or "error", as stored with the model.
     """
 
-    def __init__(self, bundle: Bundle, model: Model, inference: Inference) -> None:
+    def __init__(self, bundle: Bundle, model: nn.Module, inference: Inference) -> None:
         task = bundle.task or {}
         self.bundle = bundle
         self.seq_len: int = task.get("seq_len") or bundle.config.max_positions
@@ -278,7 +277,9 @@ class Predictor:
 
     @property
     def _encoder(self) -> Bert:
-        return self._model if isinstance(self._model, Bert) else self._model.bert
+        encoder = self._model if isinstance(self._model, Bert) else self._model.bert
+        assert isinstance(encoder, Bert), "every head is on an encoder"
+        return encoder
 
     @property
     def _where(self) -> str:

@@ -21,7 +21,7 @@ from bertsmith.recipes import finetune as recipe
 from bertsmith.recipes.config import EvaluateConfig
 from bertsmith.recipes.evaluate import evaluate
 from bertsmith.recipes.finetune import finetune
-from bertsmith.tasks.encode import TrainingRows, encode_rows
+from bertsmith.tasks.encode import TrainingRows, batch_of, encode_rows
 from bertsmith.tasks.source import DataSource
 from bertsmith.tasks.task import TASKS
 from bertsmith.text.tokenizer import SPECIAL_TOKENS
@@ -331,12 +331,8 @@ def test_twenty_steps_equal_a_plain_transformers_loop(
     held = TASKS["classify"].read(DataSource(str(train), dev=str(dev)), "dev")
     assert read is not None
     assert held is not None
-    order = TrainingRows(
-        encode_rows([row.texts for row in read.rows], bundle.tokenizer, 128),
-        np.zeros(80, dtype=np.int64),
-        4,
-        3,
-    )
+    encoded = encode_rows([row.texts for row in read.rows], bundle.tokenizer, 128)
+    order = TrainingRows(len(encoded), lambda units: batch_of(encoded, units), 4, 3)
     tokenizer = transformers.AutoTokenizer.from_pretrained(minilm_path)
 
     def inputs(chosen: list[Any]) -> Any:

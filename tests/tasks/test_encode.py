@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from pathlib import Path
 
@@ -122,15 +123,15 @@ def test_a_batch_keeps_labels_with_their_rows() -> None:
 
 
 def test_an_epoch_holds_every_row_once_and_depends_on_seed_and_epoch_alone() -> None:
-    rows = TrainingRows(some_rows([2] * 10), np.zeros(10, dtype=np.int64), batch_size=4, seed=3)
+    rows = TrainingRows(10, lambda units: batch_of(some_rows([2] * 10), units), batch_size=4, seed=3)
     assert rows.steps_per_epoch == 3
     first = np.concatenate([rows.indices(step) for step in range(3)])
     second = np.concatenate([rows.indices(step) for step in range(3, 6)])
     assert sorted(first) == sorted(second) == list(range(10))
     assert first.tolist() != second.tolist()
-    again = TrainingRows(rows.rows, rows.labels, batch_size=10, seed=3)
+    again = dataclasses.replace(rows, batch_size=10)
     assert again.indices(0).tolist() == first.tolist()
-    other = TrainingRows(rows.rows, rows.labels, batch_size=10, seed=4)
+    other = dataclasses.replace(rows, batch_size=10, seed=4)
     assert other.indices(0).tolist() != first.tolist()
 
 

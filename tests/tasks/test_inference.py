@@ -10,7 +10,7 @@ from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForClassification
 from bertsmith.model.config import BertConfig
 from bertsmith.tasks.encode import EncodedRow
-from bertsmith.tasks.inference import Inference, answer_objects, head_outputs, inference_settings
+from bertsmith.tasks.inference import Inference, head_outputs, inference_settings
 
 SHAPE = BertConfig(
     vocab_size=30, hidden_size=16, num_layers=2, num_heads=2, intermediate_size=32, max_positions=40
@@ -31,14 +31,6 @@ def test_outputs_do_not_depend_on_batches_and_the_mode_is_kept() -> None:
     assert model.training, "dropout was off, and is on again"
     assert head_outputs(model.eval(), 3, [], settings[0]).shape == (0, 3)
     assert not model.training
-
-
-def test_answers_are_json_objects() -> None:
-    outputs = np.array([[0.0, np.log(3.0)], [0.0, 0.0]], dtype=np.float32)
-    first, _ = answer_objects(outputs, ["no", "yes"])
-    assert (first["label"], first["probability"]) == ("yes", pytest.approx(0.75))
-    assert first["probabilities"] == {"no": pytest.approx(0.25), "yes": pytest.approx(0.75)}
-    assert answer_objects(np.array([[1.5]], dtype=np.float32), None) == [{"value": 1.5}]
 
 
 def test_an_unknown_precision_is_refused() -> None:

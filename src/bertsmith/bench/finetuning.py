@@ -18,9 +18,11 @@ from bertsmith.bench.turns import OURS, Contender, interleave, peer_is_installed
 from bertsmith.bundle import load_bundle, load_classification_model
 from bertsmith.errors import InputError
 from bertsmith.objectives import ClassificationObjective
-from bertsmith.tasks.encode import RowBatch, TrainingRows, encode_rows
+from bertsmith.tasks.classification import labelled
+from bertsmith.tasks.encode import RowBatch, TrainingRows
+from bertsmith.tasks.kind import Encoding
 from bertsmith.tasks.source import DataSource
-from bertsmith.tasks.task import find_task, gold_of
+from bertsmith.tasks.task import find_task
 from bertsmith.training.config import OptimizerConfig
 from bertsmith.training.loop import LoopSettings, train
 from bertsmith.training.optimizer import build_optimizer
@@ -65,17 +67,17 @@ def compare(model: str, data: str, repeats: int) -> dict[str, Any]:
     )
 
 
-def _sst2_batches(model: str, data: str) -> TrainingRows:
+def _sst2_batches(model: str, data: str) -> TrainingRows[RowBatch]:
     task = find_task("sst2")
     rows = task.read(DataSource(data), "train")
     if rows is None:
         raise InputError(f"{data}: no train.tsv; give the directory of SST-2")
     bundle = load_bundle(model)
-    encoded = encode_rows([row.texts for row in rows.rows], bundle.tokenizer, SEQ_LEN)
-    return TrainingRows(encoded, gold_of(task, rows, task.labels), BATCH_SIZE, seed=0)
+    split = task.kind.encode(task, rows, task.labels, Encoding(bundle.tokenizer, SEQ_LEN, "tail"))
+    return TrainingRows(split.num_units, labelled(split).batch, BATCH_SIZE, seed=0)
 
 
-def _ours(model: str, batches: TrainingRows, num_steps: int) -> Callable[[int], int]:
+def _ours(model: str, batches: TrainingRows[RowBatch], num_steps: int) -> Callable[[int], int]:
     """The product's own loop, objective and optimiser."""
     torch.manual_seed(0)
     loaded = load_classification_model(load_bundle(model), 2)

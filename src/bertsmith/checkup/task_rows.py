@@ -7,15 +7,16 @@ from collections.abc import Sequence
 
 from bertsmith.checkup.finding import Example, Finding, excerpt, judge, percent
 from bertsmith.errors import InputError
+from bertsmith.tasks.classification import CLASSIFICATION
+from bertsmith.tasks.kind import Task
 from bertsmith.tasks.rows import Row
 from bertsmith.tasks.source import DataSource, RowSet
-from bertsmith.tasks.task import CLASSIFICATION, Task
 from bertsmith.text.tokenizer import Tokenizer
 
 ENOUGH_ROWS = 100
 
 
-def read_rows(task: Task, data: str, dev: str | None) -> tuple[RowSet, RowSet | None]:
+def read_rows(task: Task, data: str, dev: str | None) -> tuple[RowSet[Row], RowSet[Row] | None]:
     """Read the train and dev rows of a task; rows that lack a value are left out and counted.
 
     Raises:
@@ -29,7 +30,7 @@ def read_rows(task: Task, data: str, dev: str | None) -> tuple[RowSet, RowSet | 
 
 
 def row_findings(
-    task: Task, train: RowSet, dev: RowSet | None, tokenizer: Tokenizer | None, seq_len: int
+    task: Task, train: RowSet[Row], dev: RowSet[Row] | None, tokenizer: Tokenizer | None, seq_len: int
 ) -> list[Finding]:
     """Return all findings.
 
@@ -50,7 +51,7 @@ def row_findings(
     return found
 
 
-def _of_missing(train: RowSet) -> list[Finding]:
+def _of_missing(train: RowSet[Row]) -> list[Finding]:
     missing = train.counts["missing_rows"]
     total = len(train.rows) + missing
     return [
@@ -73,7 +74,7 @@ def _of_missing(train: RowSet) -> list[Finding]:
     ]
 
 
-def _of_repetition(train: RowSet) -> list[Finding]:
+def _of_repetition(train: RowSet[Row]) -> list[Finding]:
     first: dict[tuple[str, str | None], Row] = {}
     labels: defaultdict[tuple[str, str | None], set[str | None]] = defaultdict(set)
     repeated: list[Row] = []
@@ -107,7 +108,7 @@ def _of_repetition(train: RowSet) -> list[Finding]:
     ]
 
 
-def _of_labels(train: RowSet, dev: RowSet | None) -> list[Finding]:
+def _of_labels(train: RowSet[Row], dev: RowSet[Row] | None) -> list[Finding]:
     counts = Counter(row.label for row in train.rows)
     (label, number), *_ = counts.most_common(1)
     share = number / len(train.rows)
@@ -133,7 +134,7 @@ def _of_labels(train: RowSet, dev: RowSet | None) -> list[Finding]:
     ]
 
 
-def _of_leakage(train: RowSet, dev: RowSet) -> list[Finding]:
+def _of_leakage(train: RowSet[Row], dev: RowSet[Row]) -> list[Finding]:
     known = {row.texts: row for row in reversed(train.rows)}
     leaked = [row for row in dev.rows if row.texts in known]
     share = len(leaked) / len(dev.rows)
@@ -148,7 +149,7 @@ def _of_leakage(train: RowSet, dev: RowSet) -> list[Finding]:
     )
 
 
-def _of_lengths(train: RowSet, tokenizer: Tokenizer, seq_len: int) -> list[Finding]:
+def _of_lengths(train: RowSet[Row], tokenizer: Tokenizer, seq_len: int) -> list[Finding]:
     pieces = [
         sum(len(tokenizer.encode(text)) + 1 for text in row.texts if text is not None) + 1
         for row in train.rows
@@ -167,7 +168,7 @@ def _of_lengths(train: RowSet, tokenizer: Tokenizer, seq_len: int) -> list[Findi
     )
 
 
-def _examples(rows: RowSet, chosen: Sequence[Row], notes: Sequence[str] = ("", "")) -> list[Example]:
+def _examples(rows: RowSet[Row], chosen: Sequence[Row], notes: Sequence[str] = ("", "")) -> list[Example]:
     return [
         Example(f"{rows.path}:{row.line}", note + excerpt(" / ".join(text for text in row.texts if text)))
         for row, note in zip(chosen, notes, strict=False)

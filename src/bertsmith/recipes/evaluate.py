@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith import files
-from bertsmith.bundle import load_bundle, load_classification_model
+from bertsmith.bundle import load_bundle
 from bertsmith.config import nearest
 from bertsmith.device import limit_threads
 from bertsmith.errors import InputError
 from bertsmith.recipes.config import EvaluateConfig
-from bertsmith.tasks.inference import head_outputs, inference_settings
-from bertsmith.tasks.prepared import Encoding, encode_split
+from bertsmith.tasks.inference import inference_settings
+from bertsmith.tasks.kind import Encoding, Task
 from bertsmith.tasks.rows import Columns
 from bertsmith.tasks.source import DataSource, RowSet
-from bertsmith.tasks.task import TASKS, Task, find_task, score
+from bertsmith.tasks.task import TASKS, find_task
 
 
 def evaluate(config: EvaluateConfig) -> dict[str, Any]:
@@ -36,29 +36,25 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     bundle = load_bundle(config.model)
     stored = bundle.task or {}
     task = _task(config, stored)
-    model = load_classification_model(bundle, None).to(inference.device)
+    model = task.kind.load_model(bundle, None).to(inference.device)
     rows = _read(config, task, stored)
-    encoding = Encoding(
-        bundle.tokenizer,
-        stored.get("seq_len") or bundle.config.max_positions,
-        stored.get("truncation") or "tail",
-    )
-    data = encode_split(task, rows, stored.get("labels"), encoding)
-    outputs = head_outputs(model, model.num_outputs, data.encoded, inference)
-    found = score(task, outputs, data.gold)
+    names = stored.get("labels")
+    data = task.kind.encode(task, rows, None if names is None else tuple(names), Encoding.of(bundle))
+    outputs = task.kind.outputs(model, data, inference)
+    found = task.kind.score(task, data, outputs, stored.get("tuned") or {})
     result = {
         "task": task.name,
         "model": config.model,
         "data": rows.path,
         "split": config.split if Path(config.data).is_dir() else None,
         "partial": rows.partial,
-        "examples": len(data.gold),
+        "examples": len(rows.rows),
         "metrics": found.metrics,
         "loss": found.loss,
         "constant_predictions": found.constant,
-        "truncated_rows": data.truncated_rows,
-        "missing_rows": rows.counts["missing_rows"],
-        "blank_lines": rows.counts["blank_lines"],
+        "truncated_rows": sum(data.truncated),
+        "missing_rows": rows.counts.get("missing_rows", 0),
+        "blank_lines": rows.counts.get("blank_lines", 0),
         "data_sha256": files.sha256_of(Path(rows.path)),
     }
     if config.out is not None:
@@ -74,11 +70,11 @@ def _task(config: EvaluateConfig, stored: dict[str, Any]) -> Task:
             f"{config.model}: the model stores no task to evaluate; fine-tune it, or name --task"
         )
     task = find_task(name)
-    if head != task.kind:
-        fitting = [known.name for known in TASKS.values() if known.kind == head]
+    if head != task.kind.name:
+        fitting = [known.name for known in TASKS.values() if known.kind.name == head]
         hint = nearest(name, fitting) if fitting else "it can only be fine-tuned"
         raise InputError(
-            f"{config.model}: --task {name} needs a {task.kind} head, the model has {head}; {hint}"
+            f"{config.model}: --task {name} needs a {task.kind.name} head, the model has {head}; {hint}"
         )
     labels = stored.get("labels")
     # Metrics such as F1 are of label number 1: another order would give another figure.
@@ -90,7 +86,7 @@ def _task(config: EvaluateConfig, stored: dict[str, Any]) -> Task:
     return task
 
 
-def _read(config: EvaluateConfig, task: Task, stored: dict[str, Any]) -> RowSet:
+def _read(config: EvaluateConfig, task: Task, stored: dict[str, Any]) -> RowSet[Any]:
     columns = stored.get("columns")
     is_directory = Path(config.data).is_dir()
     if not is_directory and config.split != EvaluateConfig.split:
@@ -111,6 +107,6 @@ def _read(config: EvaluateConfig, task: Task, stored: dict[str, Any]) -> RowSet:
     rows = task.read(source, config.split)
     if rows is None:
         raise InputError(f"{config.data}: no {config.split} file of {task.name} in it")
-    if rows.columns.label is None:
+    if rows.columns is not None and rows.columns.label is None:
         raise InputError(f"{rows.path}: the {config.split} rows have no labels; use bertsmith predict")
     return rows

@@ -13,25 +13,34 @@ from typing import Any
 import numpy as np
 import torch
 
-from bertsmith.bundle import Bundle, load_bundle, load_classification_model, load_shape
+from bertsmith.bundle import Bundle, load_bundle, load_shape
 from bertsmith.device import describe, keep_freed_memory, limit_threads, pick_precision
 from bertsmith.errors import InputError
-from bertsmith.model.bert import BertForClassification
-from bertsmith.objectives import ClassificationObjective, RegressionObjective
 from bertsmith.randomness import seed_of
 from bertsmith.recipes.config import FinetuneConfig
-from bertsmith.recipes.finetune_report import CONSTANT, DIVERGED, LEARNED, SeedRun, greeting, save, summarize
+from bertsmith.recipes.finetune_report import (
+    CONSTANT,
+    DIVERGED,
+    LEARNED,
+    Kept,
+    SeedRun,
+    greeting,
+    save,
+    summarize,
+)
 from bertsmith.runlog import RunLog, write_config, write_environment
 from bertsmith.tasks.encode import TrainingRows, check_seq_len
-from bertsmith.tasks.inference import Inference, head_outputs, inference_settings
-from bertsmith.tasks.prepared import Encoding, TrainingData, read_training_data
+from bertsmith.tasks.inference import Inference, inference_settings
+from bertsmith.tasks.kind import Encoding, Task
+from bertsmith.tasks.prepared import TrainingData, read_training_data
 from bertsmith.tasks.source import DataSource
-from bertsmith.tasks.task import REGRESSION, Task, find_task, score
+from bertsmith.tasks.task import find_task
 from bertsmith.training.loop import LoopSettings, NonFiniteLoss, train
 from bertsmith.training.optimizer import build_optimizer
 from bertsmith.training.schedule import Budget, rate_of
 
 EVALUATION_TOKENS = 4096
+HEADS = ("classifier.", "qa_outputs.")
 
 
 def finetune(config: FinetuneConfig) -> dict[str, Any]:
@@ -79,8 +88,9 @@ def finetune(config: FinetuneConfig) -> dict[str, Any]:
         rate = config.optimizer.learning_rate
         raise InputError(f"every run diverged; lower --optimizer.learning-rate (it is {rate})")
     summary = summarize(config, task, data, runs, best)
-    model = load_classification_model(dataclasses.replace(bundle, state=best.state), None)
-    save(out, task, data, bundle, model, best, summary)
+    model = task.kind.load_model(dataclasses.replace(bundle, state=best.state), None)
+    task.kind.finish(model, data.train)
+    save(out, Kept(task, data, encoding, model, best), summary)
     return summary | {"model_directory": str(out / "model")}
 
 
@@ -105,7 +115,7 @@ def _start(config: FinetuneConfig) -> Bundle:
     else:
         bundle = load_bundle(config.model)
         # A head that was trained before is not this task's: every run draws a new one.
-        state = {name: value for name, value in bundle.state.items() if not name.startswith("classifier.")}
+        state = {name: value for name, value in bundle.state.items() if not name.startswith(HEADS)}
         bundle = dataclasses.replace(bundle, state=state)
     if config.dropout is None:
         return bundle
@@ -126,14 +136,14 @@ def _run_seed(
 ) -> SeedRun:
     """Train with one seed; evaluate on dev after each epoch and keep the best one's weights."""
     torch.manual_seed(seed_of(seed, "weights"))  # the head, and all weights where they are random
-    model = load_classification_model(bundle, len(data.labels) if data.labels else 1)
+    model = task.kind.load_model(bundle, task.kind.num_outputs(data.labels))
     model.to(inference.device)
-    rows = TrainingRows(data.train.encoded, data.targets, config.batch_size, seed)
+    rows = TrainingRows(data.train.num_units, data.train.batch, config.batch_size, seed)
     total_steps = config.epochs * rows.steps_per_epoch
     steps = train(
         model,
         build_optimizer(model, config.optimizer),
-        RegressionObjective() if task.kind == REGRESSION else ClassificationObjective(),
+        task.kind.objective(data.train),
         lambda step: [batch.to(inference.device) for batch in rows.batch(step)],
         LoopSettings(
             seed,
@@ -171,7 +181,7 @@ def _run_seed(
 def _evaluate(
     task: Task,
     data: TrainingData,
-    model: BertForClassification,
+    model: torch.nn.Module,
     run: SeedRun,
     inference: Inference,
     step: int,
@@ -181,14 +191,15 @@ def _evaluate(
     Raises:
         NonFiniteLoss: the last step broke the weights, which the loop would notice at the next one.
     """
-    outputs = data.unscaled(head_outputs(model, model.num_outputs, data.dev.encoded, inference))
-    if not np.isfinite(outputs).all():
+    outputs = task.kind.outputs(model, data.dev, inference)
+    if not all(np.isfinite(part).all() for part in outputs):
         raise NonFiniteLoss(step, {"a dev output": float("nan")})
     previous = run.best
-    run.epochs.append(score(task, outputs, data.dev.gold))
+    tuned = task.kind.tune(task, data.dev, outputs)
+    run.epochs.append(task.kind.score(task, data.dev, outputs, tuned))
     if previous is None or run.epochs[-1].metrics[task.main_metric] > previous.metrics[task.main_metric]:
         run.best_epoch = len(run.epochs)
-        run.outputs = outputs
+        run.outputs, run.tuned = outputs, tuned
         run.state = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
 
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from bertsmith import files, metrics
-from bertsmith.bundle import Bundle, model_card, save_bundle
-from bertsmith.model.bert import BertForClassification
+from bertsmith.bundle import model_card, save_bundle
 from bertsmith.recipes.config import FinetuneConfig
-from bertsmith.tasks.inference import answer_objects
+from bertsmith.tasks.kind import Encoding, Outputs, Score, Task
 from bertsmith.tasks.prepared import TrainingData
-from bertsmith.tasks.task import Score, Task
+from bertsmith.tasks.source import RowSet
 
 LEARNED, CONSTANT, DIVERGED = "learned", "constant predictions", "diverged"
 
@@ -37,7 +34,8 @@ class SeedRun:
             infinite or NaN.
         seconds: of training and evaluations.
         state: weights of the best epoch, by our names; empty when another run was better.
-        outputs: of the best epoch on dev, float32 ``(rows, outputs)``, in the unit of the labels.
+        outputs: of the best epoch on dev, in the unit of the labels.
+        tuned: what was chosen on dev with these outputs.
     """
 
     seed: int
@@ -47,7 +45,8 @@ class SeedRun:
     status: str = LEARNED
     seconds: float = 0.0
     state: dict[str, Tensor] = field(default_factory=dict)
-    outputs: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 1), dtype=np.float32))
+    outputs: Outputs = field(default_factory=list)
+    tuned: dict[str, Any] = field(default_factory=dict)
 
     @property
     def best(self) -> Score | None:
@@ -83,13 +82,17 @@ def greeting(data: TrainingData) -> str:
     parts.append(f"{len(dev.rows):,} dev rows ({data.dev_source}{', a part' if dev.partial else ''})")
     if data.labels is not None:
         parts.append(f"{len(data.labels)} labels")
-    cut = data.train.truncated_rows + data.dev.truncated_rows
+    cut = sum(data.train.truncated) + sum(data.dev.truncated)
     if cut:
         parts.append(f"{cut:,} rows are too long and were cut (see --seq-len)")
-    left_out = sum(rows.counts["missing_rows"] for rows in (train, dev))
+    left_out = sum(rows.counts.get("missing_rows", 0) for rows in (train, dev))
     if left_out:
         parts.append(f"{left_out:,} rows lack text or label and were left out")
     return "; ".join(parts)
+
+
+def _counted(name: str, train: RowSet[Any], dev: RowSet[Any]) -> dict[str, int]:
+    return {"train": train.counts.get(name, 0), "dev": dev.counts.get(name, 0)}
 
 
 def summarize(
@@ -114,10 +117,10 @@ def summarize(
         "dev_rows": len(dev.rows),
         "dev_source": data.dev_source,
         "partial": {"train": train.partial, "dev": dev.partial},
-        "truncated_rows": data.train.truncated_rows + data.dev.truncated_rows,
-        "truncated": {"train": data.train.truncated_rows, "dev": data.dev.truncated_rows},
-        "missing_rows": {"train": train.counts["missing_rows"], "dev": dev.counts["missing_rows"]},
-        "blank_lines": {"train": train.counts["blank_lines"], "dev": dev.counts["blank_lines"]},
+        "truncated_rows": sum(data.train.truncated) + sum(data.dev.truncated),
+        "truncated": {"train": sum(data.train.truncated), "dev": sum(data.dev.truncated)},
+        "missing_rows": _counted("missing_rows", train, dev),
+        "blank_lines": _counted("blank_lines", train, dev),
         "data_sha256": {"train": files.sha256_of(Path(train.path)), "dev": files.sha256_of(Path(dev.path))},
         "train_seconds": round(sum(run.seconds for run in runs), 3),
         "settings": {
@@ -132,36 +135,34 @@ def summarize(
     }
 
 
-def save(
-    out: Path,
-    task: Task,
-    data: TrainingData,
-    bundle: Bundle,
-    model: BertForClassification,
-    best: SeedRun,
-    summary: dict[str, Any],
-) -> None:
+@dataclass(frozen=True)
+class Kept:
+    """The run that is kept, and what it was trained with."""
+
+    task: Task
+    data: TrainingData
+    encoding: Encoding
+    model: nn.Module
+    run: SeedRun
+
+
+def save(out: Path, kept: Kept, summary: dict[str, Any]) -> None:
     """Write the model directory, predictions-dev.jsonl and, last, metrics.json."""
-    with torch.no_grad():  # the scale of the values becomes part of the head
-        if data.labels is None:
-            model.classifier.weight.mul_(data.scale)
-            model.classifier.bias.mul_(data.scale).add_(data.center)
-    settings = summary["settings"]
-    columns = data.train.rows.columns
+    columns = kept.data.train.rows.columns
     stored = {
-        "task": task.name,
-        "head": task.kind,
+        "task": kept.task.name,
+        "head": kept.task.kind.name,
         "labels": summary["labels"],
-        "seq_len": settings["seq_len"],
-        "truncation": settings["truncation"],
-        "columns": {"text": columns.text, "second_text": columns.second_text, "label": columns.label},
-        "main_metric": task.main_metric,
+        **kept.encoding.stored(),
+        "columns": None if columns is None else dataclasses.asdict(columns),
+        "main_metric": kept.task.main_metric,
         "metrics": {"dev": summary["dev"]},
     }
-    save_bundle(
-        out / "model", model, bundle.tokenizer, stored, _card(summary, columns.second_text is not None)
-    )
-    _write_predictions(out / "predictions-dev.jsonl", data, best)
+    if kept.run.tuned:
+        stored["tuned"] = kept.run.tuned
+    pair = columns is not None and columns.second_text is not None
+    save_bundle(out / "model", kept.model, kept.encoding.tokenizer, stored, _card(summary, pair))
+    _write_predictions(out / "predictions-dev.jsonl", kept)
     files.write_json(out / "metrics.json", summary)
 
 
@@ -185,10 +186,13 @@ def _card(summary: dict[str, Any], pair: bool) -> str:
     return model_card(f"BERT fine-tuned on {summary['task']}", facts, usage)
 
 
-def _write_predictions(path: Path, data: TrainingData, best: SeedRun) -> None:
-    answers = answer_objects(best.outputs, data.labels)
+def _write_predictions(path: Path, kept: Kept) -> None:
+    """Write one line a dev row: where it stands, its gold answer, ours."""
+    dev, run = kept.data.dev, kept.run
+    answers = kept.task.kind.answers(dev, run.outputs, kept.data.labels, run.tuned)
     with files.atomic_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
-        for row, cut, answer in zip(data.dev.rows.rows, data.dev.encoded, answers, strict=True):
-            gold = row.label if data.labels is not None else float(str(row.label))
-            line = {"line": row.line, "gold": gold, **answer, "truncated": cut.truncated}
+        for row, gold, answer, cut in zip(
+            dev.rows.rows, dev.gold_objects, answers, dev.truncated, strict=True
+        ):
+            line = {"line": row.line, "gold": gold, **answer, "truncated": cut}
             file.write(json.dumps(line, ensure_ascii=False) + "\n")

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -38,22 +38,19 @@ def predict(config: PredictConfig) -> dict[str, Any]:
     limit_threads()
     _check_out(config)
     model = predictor.load(config.model, config.precision, config.batch_tokens)
-    stored = model.bundle.task or {}
-    columns = stored.get("columns")
-    table = open_table(config.input)
-    wanted = {"text": config.text, "second_text": config.second_text, "label": None}
-    pair = None if columns is None else columns["second_text"] is not None
-    found = find_columns(table, Columns(**columns) if columns else None, wanted, pair)
-    rows = iterate_rows(table, dataclasses.replace(found, label=None))
+    head = (model.bundle.task or {}).get("head")
+    if head not in _ANSWERS:
+        raise InputError(
+            f"{model.bundle.directory}: the model has no head to predict with; fine-tune it first"
+        )
     counts = {"rows": 0, "truncated_rows": 0, "rows_without_text": 0}
     with _opened(config.out) as file:
-        while chunk := list(islice(rows, ROWS_AT_ONCE)):
-            for row, answer in zip(chunk, _answers(model, stored, chunk), strict=True):
-                file.write(json.dumps({"row": counts["rows"], **answer}, ensure_ascii=False) + "\n")
-                counts["rows"] += 1
-                counts["truncated_rows"] += answer.get("truncated", False)
-                counts["rows_without_text"] += bool(row.missing)
-    return {**counts, **table.counts, "out": config.out}
+        for answer in _ANSWERS[head](model, config, counts):
+            file.write(json.dumps({"row": counts["rows"], **answer}, ensure_ascii=False) + "\n")
+            counts["rows"] += 1
+            counts["truncated_rows"] += answer.get("truncated", False)
+            counts["rows_without_text"] += "error" in answer
+    return {**counts, "out": config.out}
 
 
 def _check_out(config: PredictConfig) -> None:
@@ -65,20 +62,26 @@ def _check_out(config: PredictConfig) -> None:
         raise InputError(f"--out {out} is the input, which would be lost; choose another file")
 
 
-def _answers(model: predictor.Predictor, stored: dict[str, Any], rows: list[Row]) -> Iterator[dict[str, Any]]:
-    """Yield a row's answer, or its error, in the order of the rows."""
-    texts = [_text(row) for row in rows if not row.missing]
-    head = stored.get("head")
-    if head not in ("classification", "regression"):
-        raise InputError(
-            f"{model.bundle.directory}: the model has no head to predict with; fine-tune it first"
-        )
-    answers: Iterator[Any] = iter(model.classify(texts) if head == "classification" else model.regress(texts))
-    for row in rows:
-        if row.missing:
-            yield {"error": f"line {row.line}: no {' and no '.join(row.missing)}"}
-        else:
-            yield dataclasses.asdict(next(answers))
+def _text_answers(
+    model: predictor.Predictor, config: PredictConfig, counts: dict[str, int]
+) -> Iterator[dict[str, Any]]:
+    """Yield the answer to each row's text or pair, or its error, in the order of the rows."""
+    stored = model.bundle.task or {}
+    columns = stored.get("columns")
+    table = open_table(config.input)
+    wanted = {"text": config.text, "second_text": config.second_text, "label": None}
+    pair = None if columns is None else columns["second_text"] is not None
+    found = find_columns(table, Columns(**columns) if columns else None, wanted, pair)
+    rows = iterate_rows(table, dataclasses.replace(found, label=None))
+    answer = model.classify if stored["head"] == "classification" else model.regress
+    while chunk := list(islice(rows, ROWS_AT_ONCE)):
+        answers: Iterator[Any] = iter(answer([_text(row) for row in chunk if not row.missing]))
+        for row in chunk:
+            if row.missing:
+                yield {"error": f"line {row.line}: no {' and no '.join(row.missing)}"}
+            else:
+                yield dataclasses.asdict(next(answers))
+    counts |= table.counts
 
 
 def _text(row: Row) -> predictor.Text:
@@ -95,3 +98,12 @@ def _opened(out: str) -> Iterator[IO[str]]:
         return
     with files.atomic_file(Path(out)) as temporary, open(temporary, "w", encoding="utf-8") as file:
         yield file
+
+
+# From a model and the input to one answer a row, by the model's head; counts of the input are added.
+_ANSWERS: dict[
+    str, Callable[[predictor.Predictor, PredictConfig, dict[str, int]], Iterator[dict[str, Any]]]
+] = {
+    "classification": _text_answers,
+    "regression": _text_answers,
+}

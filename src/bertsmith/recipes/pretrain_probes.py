@@ -20,11 +20,14 @@ from bertsmith.features import pool
 from bertsmith.model.bert import Bert
 from bertsmith.randomness import generator
 from bertsmith.recipes.pretrain_config import PretrainConfig
+from bertsmith.tasks.classification import CLASSIFICATION, LabelledRows, labelled
 from bertsmith.tasks.encode import EncodedRow, encode_rows
 from bertsmith.tasks.inference import Inference, run_rows
-from bertsmith.tasks.prepared import Encoding, Split, read_training_data
+from bertsmith.tasks.kind import Encoding, Task
+from bertsmith.tasks.prepared import read_training_data
+from bertsmith.tasks.regression import REGRESSION
 from bertsmith.tasks.source import DataSource
-from bertsmith.tasks.task import CLASSIFICATION, REGRESSION, Task, find_task
+from bertsmith.tasks.task import find_task
 from bertsmith.text.tokenizer import Tokenizer
 
 _TRAIN_ROWS, _DEV_ROWS = 2000, 1000
@@ -74,7 +77,9 @@ def check_probes(config: PretrainConfig) -> None:
     for name in config.probes:
         task = find_task(name)
         if task.kind not in (CLASSIFICATION, REGRESSION):
-            raise InputError(f"--probes {name}: a {task.kind} task cannot be probed; take one such as sst2")
+            raise InputError(
+                f"--probes {name}: a {task.kind.name} task cannot be probed; take one such as sst2"
+            )
         if config.probes.count(name) > 1:
             raise InputError(f"--probes names {name} more than once; name it once")
 
@@ -91,14 +96,15 @@ def read_probes(config: PretrainConfig, tokenizer: Tokenizer, max_positions: int
 
 def _read(task: Task, path: str, encoding: Encoding) -> Probe:
     data = read_training_data(task, DataSource(path), encoding, _TRAIN_ROWS, seed=0)
-    if len(np.unique(data.train.gold)) < 2:
-        raise InputError(f"{data.train.rows.path}: all rows have the same label; nothing can be probed")
-    chosen = generator(0, "limit").permutation(len(data.dev.gold))[:_DEV_ROWS]
-    every = np.arange(len(data.train.gold))
-    return Probe(task, _rows(data.train, every, encoding), _rows(data.dev, np.sort(chosen), encoding))
+    train, dev = labelled(data.train), labelled(data.dev)
+    if len(np.unique(train.gold)) < 2:
+        raise InputError(f"{train.rows.path}: all rows have the same label; nothing can be probed")
+    chosen = generator(0, "limit").permutation(len(dev.gold))[:_DEV_ROWS]
+    every = np.arange(len(train.gold))
+    return Probe(task, _rows(train, every, encoding), _rows(dev, np.sort(chosen), encoding))
 
 
-def _rows(split: Split, chosen: NDArray[np.int64], encoding: Encoding) -> ProbeRows:
+def _rows(split: LabelledRows, chosen: NDArray[np.int64], encoding: Encoding) -> ProbeRows:
     texts = [split.rows.rows[index].texts for index in chosen]
 
     def encoded(column: Sequence[str]) -> list[EncodedRow]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from bertsmith.errors import InputError
-from bertsmith.tasks.rows import find_columns, rows_of
+from bertsmith.tasks.rows import Row, find_columns, rows_of
 from bertsmith.tasks.source import DataSource, RowSet
 from bertsmith.tasks.tables import open_table
 
 
-def read_split(source: DataSource, split: str) -> RowSet | None:
+def read_split(source: DataSource, split: str) -> RowSet[Row] | None:
     """Read the train rows (``source.data``) or the dev rows (``source.dev``; ``None`` without one).
 
     Raises:
@@ -22,7 +22,7 @@ def read_split(source: DataSource, split: str) -> RowSet | None:
     return None if path is None else read_file(source, path)
 
 
-def read_file(source: DataSource, path: str) -> RowSet:
+def read_file(source: DataSource, path: str) -> RowSet[Row]:
     """Read the labelled rows of one file.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -169,32 +169,46 @@ def _permutation(seed: int, epoch: int, size: int) -> NDArray[np.int64]:
     return generator(seed, "order", epoch).permutation(size)
 
 
+class _Batch(Protocol):
+    @property
+    def tokens(self) -> Tokens: ...
+
+
+BatchT = TypeVar("BatchT", bound=_Batch)
+
+
 @dataclass(frozen=True)
-class TrainingRows:
+class TrainingRows(Generic[BatchT]):
     """The batches of a training run as a pure function of the step.
 
     Each epoch is a permutation drawn from (seed, epoch); the last batch of an epoch may be short.
+
+    Attributes:
+        num_units: rows, or what else a batch size counts.
+        make: from units to a batch.
+        batch_size: units a step.
+        seed: of the order.
     """
 
-    rows: Sequence[EncodedRow]
-    labels: NDArray[Any]
+    num_units: int
+    make: Callable[[Sequence[int]], BatchT]
     batch_size: int
     seed: int
 
     @property
     def steps_per_epoch(self) -> int:
         """Batches of one epoch."""
-        return -(-len(self.rows) // self.batch_size)
+        return -(-self.num_units // self.batch_size)
 
     def indices(self, step: int) -> NDArray[np.int64]:
-        """Return the rows of a step, counted from 0, in the order drawn."""
+        """Return the units of a step, counted from 0, in the order drawn."""
         epoch, batch = divmod(step, self.steps_per_epoch)
-        order = _permutation(self.seed, epoch, len(self.rows))
+        order = _permutation(self.seed, epoch, self.num_units)
         return order[batch * self.batch_size : (batch + 1) * self.batch_size]
 
-    def batch(self, step: int) -> list[RowBatch]:
+    def batch(self, step: int) -> list[BatchT]:
         """Return the micro-batches of a step: always one."""
-        return [batch_of(self.rows, list(self.indices(step)), self.labels)]
+        return [self.make(list(self.indices(step)))]
 
 
 def token_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bertsmith.errors import InputError
 from bertsmith.tasks import custom
-from bertsmith.tasks.rows import Columns, rows_of
+from bertsmith.tasks.rows import Columns, Row, rows_of
 from bertsmith.tasks.source import DataSource, RowSet
 from bertsmith.tasks.tables import open_table
 
@@ -53,7 +53,7 @@ GLUE: Mapping[str, GlueFiles] = {
 }
 
 
-def read_split(files: GlueFiles, source: DataSource, split: str) -> RowSet | None:
+def read_split(files: GlueFiles, source: DataSource, split: str) -> RowSet[Row] | None:
     """Read one split of a GLUE directory; a file instead of a directory is read as own data.
 
     Returns:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertsmith.device import pick_device, pick_precision
-from bertsmith.metrics import probabilities_of
 from bertsmith.tasks.encode import EncodedRow, RowBatch, batch_of, token_batches
 from bertsmith.training.loop import autocast
 
@@ -76,27 +74,3 @@ def head_outputs(
     outputs = run_rows(rows, lambda batch: model(batch.tokens), num_outputs, inference)
     model.train(training)
     return outputs
-
-
-def answer_objects(outputs: NDArray[np.float32], labels: Sequence[str] | None) -> list[dict[str, Any]]:
-    """Return each row as a JSON object.
-
-    Args:
-        outputs: of the head, float32 ``(rows, outputs)``.
-        labels: names of the labels; ``None`` in a regression.
-
-    Returns:
-        ``label``, its ``probability`` and all ``probabilities`` of a classifier; ``value`` of a regression.
-    """
-    if labels is None:
-        return [{"value": float(value)} for value in outputs[:, 0]]
-    best = outputs.argmax(axis=1)  # (rows,)
-    shares = probabilities_of(outputs).tolist()
-    return [
-        {
-            "label": labels[number],
-            "probability": row[number],
-            "probabilities": dict(zip(labels, row, strict=True)),
-        }
-        for number, row in zip(best, shares, strict=True)
-    ]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Generic, Protocol, TypeVar
 
 from bertsmith.errors import InputError
 from bertsmith.randomness import generator
-from bertsmith.tasks.rows import MISSING_POLICIES, Columns, Row
+from bertsmith.tasks.rows import MISSING_POLICIES, Columns
 
 
 @dataclass(frozen=True)
@@ -47,21 +48,33 @@ class DataSource:
         return None if self.stored is None else self.stored.second_text is not None
 
 
+class AnyRow(Protocol):
+    """What every row has, whatever its task."""
+
+    @property
+    def line(self) -> int:
+        """Number of the row's first line in the file, from 1."""
+        ...
+
+
+RowT = TypeVar("RowT", bound=AnyRow)
+
+
 @dataclass(frozen=True)
-class RowSet:
+class RowSet(Generic[RowT]):
     """The rows of one split.
 
     Attributes:
         rows: in the order of the file.
         path: the file.
-        columns: where texts and labels were found.
+        columns: where texts and labels were found; ``None`` where the format fixes it.
         partial: the file is marked as a part of the split (``dev.part.tsv``).
         counts: ``rows``, ``missing_rows``, ``blank_lines``.
     """
 
-    rows: list[Row]
+    rows: list[RowT]
     path: str
-    columns: Columns
+    columns: Columns | None = None
     partial: bool = False
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -70,12 +83,12 @@ class RowSet:
         return f"{self.path}, line {self.rows[index].line}:"
 
 
-def subset(rows: RowSet, indices: Iterable[int]) -> RowSet:
+def subset(rows: RowSet[RowT], indices: Iterable[int]) -> RowSet[RowT]:
     """Return some of the rows, in the order of the file."""
     return replace(rows, rows=[rows.rows[index] for index in sorted(indices)])
 
 
-def limit(rows: RowSet, number: int, seed: int) -> RowSet:
+def limit(rows: RowSet[RowT], number: int, seed: int) -> RowSet[RowT]:
     """Return ``number`` rows that the seed chooses; 0 or more than there are: all.
 
     Raises:
@@ -88,7 +101,7 @@ def limit(rows: RowSet, number: int, seed: int) -> RowSet:
     return subset(rows, generator(seed, "limit").permutation(len(rows.rows))[:number])
 
 
-def hold_out(rows: RowSet, seed: int, fraction: float = 0.1) -> tuple[RowSet, RowSet]:
+def hold_out(rows: RowSet[RowT], seed: int, fraction: float = 0.1) -> tuple[RowSet[RowT], RowSet[RowT]]:
     """Return the rows to train on and those to keep for dev, chosen by the seed.
 
     Raises:

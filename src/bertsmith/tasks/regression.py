@@ -1,0 +1,115 @@
+"""One number for each row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from bertsmith import metrics
+from bertsmith.errors import InputError
+from bertsmith.model.bert import BertForClassification
+from bertsmith.objectives import RegressionObjective
+from bertsmith.tasks.classification import (
+    LabelledRows,
+    encode_texts,
+    labelled,
+    load_single_head,
+    single_head_outputs,
+    stacked,
+)
+from bertsmith.tasks.inference import Inference
+from bertsmith.tasks.kind import Encoding, Kind, Labels, Outputs, Score, Split, Task
+from bertsmith.tasks.rows import Row
+from bertsmith.tasks.source import RowSet
+
+
+def label_values(rows: Sequence[Row], path: str) -> NDArray[np.float64]:
+    """Return the value of each row, float64 ``(rows,)``.
+
+    Raises:
+        InputError: a label is no finite number; label and line are named.
+    """
+    return np.array([_value(row, path) for row in rows], dtype=np.float64)
+
+
+def _value(row: Row, path: str) -> float:
+    try:
+        value = float(str(row.label))
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(
+            f"{path}, line {row.line}: {row.label!r} is no number; "
+            "regression needs numbers (for names: --task classify)"
+        )
+    return value
+
+
+def _encode(task: Task, rows: RowSet[Any], labels: Labels, encoding: Encoding) -> LabelledRows:
+    return LabelledRows(rows, encode_texts(rows, encoding), label_values(rows.rows, rows.path))
+
+
+def _fit(task: Task, train: Split, dev: Split) -> tuple[Split, Split]:
+    """Measure values by their mean and deviation, where the task says so."""
+    train, dev = labelled(train), labelled(dev)
+    if metrics.is_constant(train.gold):
+        low, high = train.gold.min(), train.gold.max()
+        problem = f"every row has the value {low}" if low == high else f"{low} to {high} are one float32"
+        raise InputError(f"{train.rows.path}: {problem}; there is nothing to learn")
+    if not task.scale_values:
+        return train, dev
+    center, scale = float(train.gold.mean()), float(train.gold.std())
+    return replace(train, center=center, scale=scale), replace(dev, center=center, scale=scale)
+
+
+def _outputs(model: nn.Module, split: Split, inference: Inference) -> Outputs:
+    """Return the values in the unit of the labels, float32 ``(rows, 1)``."""
+    unit = labelled(split)
+    outputs = stacked(single_head_outputs(model, split, inference))
+    return (outputs * unit.scale + unit.center).astype(np.float32)
+
+
+def _finish(model: nn.Module, train: Split) -> None:
+    """Make the scale of the values part of the head."""
+    assert isinstance(model, BertForClassification), "a head for whole rows"
+    unit = labelled(train)
+    with torch.no_grad():
+        model.classifier.weight.mul_(unit.scale)
+        model.classifier.bias.mul_(unit.scale).add_(unit.center)
+
+
+def _score(task: Task, split: Split, outputs: Outputs, tuned: Mapping[str, Any]) -> Score:
+    gold = labelled(split).gold
+    predicted = stacked(outputs)[:, 0].astype(np.float64)  # (rows,)
+    constant = len(predicted) > 1 and metrics.is_constant(predicted)
+    loss = float(np.mean((predicted - gold) ** 2))
+    return Score(metrics.compute(task.metrics, gold, predicted), loss, constant)
+
+
+def _answers(
+    split: Split, outputs: Outputs, labels: Labels, tuned: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the ``value`` of each row."""
+    return [{"value": float(value)} for value in stacked(outputs)[:, 0]]
+
+
+REGRESSION = Kind(
+    name="regression",
+    labels=lambda task, rows: None,
+    num_outputs=lambda labels: 1,
+    load_model=load_single_head,
+    encode=_encode,
+    objective=lambda split: RegressionObjective(),
+    outputs=_outputs,
+    score=_score,
+    answers=_answers,
+    fit=_fit,
+    finish=_finish,
+)
