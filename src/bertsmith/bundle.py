@@ -281,7 +281,9 @@ def load_task_model(
     is_new = num_outputs is not None
     if num_outputs is None:
         if f"{head}.weight" not in state:
-            raise InputError(f"{bundle.directory}: the model has no head for such a task ({head}); fine-tune it first")
+            raise InputError(
+                f"{bundle.directory}: the model has no head for such a task ({head}); fine-tune it first"
+            )
         num_outputs = state[f"{head}.weight"].shape[0]
     else:
         state.pop(f"{head}.weight", None)
