@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from bertsmith.bundle import load_bundle
+from bertsmith.data.shards import Instances
 from bertsmith.errors import InputError
 from bertsmith.recipes.config import PrepareConfig, VocabConfig
 from bertsmith.recipes.prepare import prepare
@@ -47,6 +48,27 @@ def test_it_goes_on_from_the_weights_with_the_models_architecture(first_run, pre
     assert all((before[name] - after[name]).abs().max() < 1e-6 for name in before)
     assert result["heldout_mlm_loss"] == pytest.approx(first_run["heldout_mlm_loss"], abs=1e-4)
     assert load_bundle(result["model"]).config.num_layers == SHAPE.num_layers
+
+
+def test_a_word_bias_of_frequencies_starts_at_the_unigram_level(pretraining_data, tmp_path):
+    still = OptimizerConfig(learning_rate=1e-12, weight_decay=0.0)
+    config = settings(pretraining_data, tmp_path / "run", steps=1, optimizer=still, word_bias="frequency")
+    result = pretrain(config)
+    bias = load_file(f"{result['model']}/model.safetensors")["cls.predictions.bias"].numpy()
+    tokenizer = Tokenizer.load(pretraining_data)
+    train = Instances.open(pretraining_data, "train")
+    pieces = np.concatenate([train.example(index).ids for index in range(len(train))])
+    counts = np.bincount(pieces[pieces > tokenizer.mask_id], minlength=tokenizer.vocab_size) + 1
+    np.testing.assert_allclose(bias, np.log(counts / counts.sum()), atol=1e-5)
+    assert result["heldout_mlm_loss"] == pytest.approx(result["heldout_unigram_entropy"], abs=0.1)
+
+
+def test_a_word_bias_that_would_be_ignored_or_is_unknown_is_refused(first_run, pretraining_data, tmp_path):
+    config = settings(pretraining_data, tmp_path / "run", init=first_run["model"], word_bias="frequency")
+    with pytest.raises(InputError, match="--word-bias frequency would be ignored"):
+        pretrain(config)
+    with pytest.raises(InputError, match="word-bias is 'log'; take one of zero, frequency"):
+        pretrain(replace(config, word_bias="log"))
 
 
 def test_dropout_overrides_the_models(first_run, pretraining_data, tmp_path):

@@ -11,12 +11,10 @@ from typing import Any
 import torch
 
 from bertsmith import distributed
-from bertsmith.bundle import load_pretraining_model
 from bertsmith.config import duration_seconds
 from bertsmith.data.shards import Instances
 from bertsmith.device import describe, keep_freed_memory, limit_threads, pick_device, pick_precision
 from bertsmith.errors import RunError
-from bertsmith.model.bert import BertForPreTraining
 from bertsmith.model.execution import prepare_layers
 from bertsmith.objectives import PretrainingObjective
 from bertsmith.randomness import seed_of
@@ -27,7 +25,7 @@ from bertsmith.recipes.pretrain_evaluation import (
     expect_evaluation,
     probe_the_start,
 )
-from bertsmith.recipes.pretrain_init import initial_model
+from bertsmith.recipes.pretrain_init import first_model, initial_model
 from bertsmith.recipes.pretrain_phases import Phases
 from bertsmith.recipes.pretrain_probes import check_probes, read_probes
 from bertsmith.recipes.pretrain_ranks import (
@@ -136,10 +134,7 @@ def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
     fixed = fixed_settings(config, architecture, str(precision), phases, tokenizer)
     found = distributed.from_main(lambda: open_run(config, fixed))
     torch.manual_seed(seed_of(config.seed, "weights"))
-    if initial is None:
-        model = BertForPreTraining(architecture)
-    else:
-        model = load_pretraining_model(dataclasses.replace(initial, config=architecture))
+    model = first_model(config, architecture, initial, instances, tokenizer)
     prepare_layers(model, device, config.compile, config.checkpoint_activations)
     place(model, config.sharding, instances, device)
     optimizer = build_optimizer(model, config.optimizer)

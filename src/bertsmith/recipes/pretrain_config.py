@@ -38,6 +38,8 @@ class PretrainConfig:
         compile: compile the layers; the first steps take longer. Without a compiler it warns and goes on.
         checkpoint_activations: compute activations again in the backward pass: less memory, more time.
         dropout: overrides both dropouts of the architecture.
+        word_bias: start of the word scores' bias: "zero", or "frequency": the logarithm of each piece's share
+            of the data, so that the plateau of word frequencies need not be learnt.
         seed: of weights, order, masks and dropout.
         resume: go on from the newest checkpoint of out.
         checkpoint_steps: steps between checkpoints; 0: by time, every checkpoint_seconds.
@@ -77,6 +79,7 @@ class PretrainConfig:
     compile: bool = False
     checkpoint_activations: bool = False
     dropout: float | None = None
+    word_bias: str = "zero"
     seed: int = 0
     resume: bool = False
     checkpoint_steps: int = 0

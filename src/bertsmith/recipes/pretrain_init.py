@@ -1,4 +1,4 @@
-"""The model that continued pretraining starts from, with rows for the pieces that its vocabulary lacked."""
+"""The model that pretraining starts from: a new one, or one with rows for the pieces that it lacked."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertsmith.bundle import Bundle, load_bundle
+from bertsmith.bundle import Bundle, load_bundle, load_pretraining_model
 from bertsmith.data.shards import Instances
 from bertsmith.errors import InputError
+from bertsmith.model.bert import BertForPreTraining
+from bertsmith.model.config import BertConfig
 from bertsmith.recipes.pretrain_config import PretrainConfig
-from bertsmith.recipes.pretrain_levels import piece_counts
+from bertsmith.recipes.pretrain_levels import piece_counts, predicted_counts
 from bertsmith.text.extension import pieces_of
 from bertsmith.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
+WORD_BIASES = ("zero", "frequency")
 _EMBEDDINGS, _BIAS = "bert.embeddings.word.weight", "mlm_head.bias"
 
 
@@ -29,8 +32,12 @@ def initial_model(config: PretrainConfig, tokenizer: Tokenizer, instances: Insta
     Raises:
         InputError: it cannot be read, or the data's vocabulary neither is the model's nor extends it.
     """
+    if config.word_bias not in WORD_BIASES:
+        raise InputError(f"word-bias is {config.word_bias!r}; take one of {', '.join(WORD_BIASES)}")
     if config.init is None:
         return None
+    if config.word_bias != WORD_BIASES[0]:
+        raise InputError(f"--word-bias {config.word_bias} would be ignored: --init has a bias; leave it out")
     bundle = load_bundle(config.init)
     if bundle.tokenizer.identity() == tokenizer.identity():
         return bundle
@@ -41,6 +48,30 @@ def initial_model(config: PretrainConfig, tokenizer: Tokenizer, instances: Insta
             f"prepare it with --vocab {config.init}, or with an extension of it (vocab --extend)"
         )
     return extended(bundle, tokenizer, piece_counts(instances, tokenizer.vocab_size))
+
+
+def first_model(
+    config: PretrainConfig,
+    architecture: BertConfig,
+    initial: Bundle | None,
+    instances: Instances,
+    tokenizer: Tokenizer,
+) -> BertForPreTraining:
+    """Return the model before the first step.
+
+    With the word bias "frequency" its head begins with the logarithm of each piece's share of the pieces that
+    masks choose, so its loss begins at the unigram level instead of ln V.
+    """
+    if initial is not None:
+        return load_pretraining_model(dataclasses.replace(initial, config=architecture))
+    model = BertForPreTraining(architecture)
+    if config.word_bias == "frequency":
+        counts = predicted_counts(piece_counts(instances, tokenizer.vocab_size), tokenizer, config.masking)
+        shares = np.ones(architecture.vocab_size)
+        shares[: len(counts)] += counts
+        with torch.no_grad():
+            model.mlm_head.bias.copy_(torch.from_numpy(np.log(shares / shares.sum())))
+    return model
 
 
 def extended(bundle: Bundle, tokenizer: Tokenizer, counts: NDArray[np.int64]) -> Bundle:

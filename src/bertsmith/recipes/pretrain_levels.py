@@ -53,7 +53,7 @@ def measured_levels(
         heldout: the batches whose words are to be guessed; without any, words as frequent as in training.
         pair_majority: share of the more frequent class of pairs; ``None``: no pairs.
     """
-    known = _predicted(counts, tokenizer, masking)
+    known = predicted_counts(counts, tokenizer, masking)
     labels = [batch.pick_labels.cpu().numpy() for batch in heldout]
     if labels:
         unigram = unigram_entropy(known, np.concatenate(labels))
@@ -79,7 +79,7 @@ def source_levels(
         heldout: the batches whose words are to be guessed, each of one source (``fixed_batches``).
         instances: the held-out ones; they know the sources.
     """
-    known = _predicted(counts, tokenizer, masking)
+    known = predicted_counts(counts, tokenizer, masking)
     labels: dict[str, list[NDArray[np.int64]]] = {}
     for batch in heldout:
         name = instances.source_names[instances.sources(batch.example_ids[:1])[0]]
@@ -87,7 +87,9 @@ def source_levels(
     return {name: unigram_entropy(known, np.concatenate(parts)) for name, parts in labels.items()}
 
 
-def _predicted(counts: NDArray[np.int64], tokenizer: Tokenizer, masking: MaskingConfig) -> NDArray[np.int64]:
+def predicted_counts(
+    counts: NDArray[np.int64], tokenizer: Tokenizer, masking: MaskingConfig
+) -> NDArray[np.int64]:
     """Return the counts of the pieces that masks choose, 0 for the others."""
     return np.where(MaskingVocabulary.of(tokenizer, masking).choosable, counts, 0)
 

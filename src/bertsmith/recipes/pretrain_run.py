@@ -328,6 +328,7 @@ def fixed_settings(
         "batch_warmup_start": config.batch_warmup_start,
         "precision": precision,
         "compile": config.compile,
+        "word_bias": config.word_bias,
         "seed": config.seed,
         "architecture": to_dict(architecture),
         "optimizer": to_dict(config.optimizer),
