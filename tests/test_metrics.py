@@ -71,3 +71,5 @@ def test_mean_and_sample_deviation() -> None:
 def test_constants_are_told_from_numbers_that_differ() -> None:
     assert metrics.is_constant(np.array([3.0, 3.0 + 1e-7]))
     assert not metrics.is_constant(np.array([0.001, 0.002]))
+    assert not metrics.is_constant(np.array([1e-9, 2e-9])), "small values differ too"
+    assert metrics.is_constant(np.zeros(3))

@@ -8,6 +8,7 @@ constant) it is 0.0, as scikit-learn and the GLUE scripts do for Matthews; the r
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -40,23 +41,29 @@ def matthews(gold: Values, predicted: Values) -> float:
     """Return Matthews' correlation (CoLA); 0 when all predictions or all labels are the same."""
     from sklearn.metrics import matthews_corrcoef
 
-    if is_constant(gold) or is_constant(predicted):
+    if _is_one_value(gold) or _is_one_value(predicted):
         return 0.0
     return float(matthews_corrcoef(gold, predicted))
 
 
 def pearson(gold: Values, predicted: Values) -> float:
     """Return Pearson's correlation; 0 when it is undefined."""
-    from scipy.stats import pearsonr
+    from scipy.stats import NearConstantInputWarning, pearsonr
 
-    return 0.0 if is_constant(gold) or is_constant(predicted) else float(pearsonr(gold, predicted)[0])
+    if _is_one_value(gold) or _is_one_value(predicted):
+        return 0.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NearConstantInputWarning)  # is_constant says it
+        return float(pearsonr(gold, predicted)[0])
 
 
 def spearman(gold: Values, predicted: Values) -> float:
     """Return Spearman's rank correlation, ties averaged; 0 when it is undefined."""
     from scipy.stats import spearmanr
 
-    return 0.0 if is_constant(gold) or is_constant(predicted) else float(spearmanr(gold, predicted)[0])
+    if _is_one_value(gold) or _is_one_value(predicted):
+        return 0.0
+    return float(spearmanr(gold, predicted)[0])
 
 
 def rmse(gold: Values, predicted: Values) -> float:
@@ -80,7 +87,11 @@ METRICS: Mapping[str, Metric] = {
 def is_constant(values: Values) -> bool:
     """Say whether all rows hold the same value, up to float32's rounding."""
     spread = float(np.max(values) - np.min(values))
-    return spread <= 1e-6 * max(1.0, float(np.max(np.abs(values))))
+    return spread <= 1e-6 * float(np.max(np.abs(values)))
+
+
+def _is_one_value(values: Values) -> bool:
+    return bool(np.max(values) == np.min(values))
 
 
 def compute(names: Sequence[str], gold: Values, predicted: Values) -> dict[str, float]:

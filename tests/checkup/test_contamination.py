@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -103,13 +104,20 @@ def test_pairs_json_lines_and_plain_text(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_glue_directories_are_read_by_their_tasks(
-    shared_data: Path, caplog: pytest.LogCaptureFixture
+    shared_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rows = read_evaluation_rows([str(shared_data / "glue")])
+    folders = [path for path in (shared_data / "glue").iterdir() if path.is_dir()]
+    for folder in folders:
+        (tmp_path / folder.name).symlink_to(folder)
+    (tmp_path / "SNLI").mkdir()
+    rows = read_evaluation_rows([str(tmp_path)])
     (record,) = caplog.records
-    assert "MNLI, QNLI, QQP, WNLI, diagnostic not compared" in record.message
+    assert "SNLI not compared" in record.message
+    places = Counter(Path(row.where.rsplit(":", 1)[0]).name.split(".")[0] for row in rows)
+    assert "train" not in places
+    assert (places["dev_matched"], places["dev_mismatched"], places["diagnostic"]) == (7469, 1000, 1104)
     names = {Path(row.where.rsplit(":", 1)[0]).parent.name for row in rows}
-    assert names == {"CoLA", "SST-2", "MRPC", "STS-B", "RTE"}
+    assert names == {folder.name for folder in folders}
     alone = read_evaluation_rows([str(shared_data / "glue" / "CoLA")])
     assert len(alone) == 1043 + 1063
     assert alone[0].where.endswith("dev.tsv.gz:1")

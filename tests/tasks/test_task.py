@@ -104,7 +104,7 @@ def test_flags_that_a_glue_directory_would_ignore_are_refused(tmp_path: Path) ->
         TASKS["sst2"].read(DataSource(str(tmp_path), label="stars"), "dev")
     with pytest.raises(InputError, match=r"--dev x\.csv would be ignored"):
         TASKS["sst2"].read(DataSource(str(tmp_path), dev="x.csv"), "dev")
-    with pytest.raises(InputError, match="split 'valid' is unknown"):
+    with pytest.raises(InputError, match="split 'valid' of SST-2 is unknown"):
         TASKS["sst2"].read(DataSource(str(tmp_path)), "valid")
 
 
@@ -112,7 +112,7 @@ def test_a_directory_of_another_task_is_refused(tmp_path: Path) -> None:
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\nfine\t1\n")
     with pytest.raises(InputError, match="no column '#1 String', is this MRPC"):
         TASKS["mrpc"].read(DataSource(str(tmp_path)), "dev")
-    with pytest.raises(InputError, match=r"no train\.tsv, dev\.tsv or test\.tsv"):
+    with pytest.raises(InputError, match=r"no train\.tsv or dev\.tsv or test\.tsv"):
         TASKS["mrpc"].read(DataSource(str(tmp_path / "..")), "dev")
 
 

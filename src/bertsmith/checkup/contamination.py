@@ -28,7 +28,6 @@ _LOG = logging.getLogger(__name__)
 SHORTEST_RUN = 8
 """A row shorter than a run is compared whole, from that many words on; shorter ones are like by chance."""
 _FILTER_BITS = 22
-_EVALUATION_SPLITS = ("dev", "test")
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class EvaluationRow:
 
 
 def read_evaluation_rows(paths: Sequence[str]) -> list[EvaluationRow]:
-    """Read evaluation sets: GLUE directories (their dev and test rows) or files.
+    """Read evaluation sets: GLUE directories (all but their training rows) or files.
 
     Raises:
         InputError: a path is not there, is a directory without a known task, or its rows cannot be read.
@@ -64,7 +63,7 @@ def _rows_of_directory(path: str) -> Iterator[EvaluationRow]:
         if not folder.is_dir():
             continue
         known.add(folder.name)
-        for split in _EVALUATION_SPLITS:
+        for split in (split for split in files.splits if split != "train"):
             rows = TASKS[name].read(DataSource(str(folder), missing="skip"), split)
             if rows is not None:
                 yield from _evaluation_rows(rows.path, rows.rows)

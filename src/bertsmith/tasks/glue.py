@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bertsmith.errors import InputError
@@ -16,7 +16,7 @@ from bertsmith.tasks.rows import Columns, Row, rows_of
 from bertsmith.tasks.source import DataSource, RowSet
 from bertsmith.tasks.tables import open_table
 
-SPLITS = ("train", "dev", "test")
+_SPLITS = {"train": "train", "dev": "dev", "test": "test"}
 _ENDINGS = (".tsv", ".tsv.gz", ".part.tsv", ".part.tsv.gz")
 
 
@@ -27,14 +27,20 @@ class GlueFiles:
     Attributes:
         directory: the name of the task's directory.
         labelled: columns of the train and dev files.
-        unlabelled: columns of the test file.
+        unlabelled: columns of the test files.
         names: names of the columns of train and dev when they have no header line.
+        splits: file name, without its ending, of each split.
     """
 
     directory: str
     labelled: Columns
     unlabelled: Columns
     names: tuple[str, ...] | None = None
+    splits: Mapping[str, str] = field(default_factory=lambda: _SPLITS)
+
+    def is_labelled(self, split: str) -> bool:
+        """Say whether the rows of a split come with labels."""
+        return not split.startswith("test")
 
 
 GLUE: Mapping[str, GlueFiles] = {
@@ -49,7 +55,31 @@ GLUE: Mapping[str, GlueFiles] = {
         "MRPC", Columns("#1 String", "#2 String", "Quality"), Columns("#1 String", "#2 String")
     ),
     "stsb": GlueFiles("STS-B", Columns("sentence1", "sentence2", "score"), Columns("sentence1", "sentence2")),
+    "qqp": GlueFiles(
+        "QQP", Columns("question1", "question2", "is_duplicate"), Columns("question1", "question2")
+    ),
+    "mnli": GlueFiles(
+        "MNLI",
+        Columns("sentence1", "sentence2", "gold_label"),
+        Columns("sentence1", "sentence2"),
+        splits={
+            "train": "train",
+            "dev": "dev_matched",
+            "dev_mismatched": "dev_mismatched",
+            "test": "test_matched",
+            "test_mismatched": "test_mismatched",
+        },
+    ),
+    "qnli": GlueFiles("QNLI", Columns("question", "sentence", "label"), Columns("question", "sentence")),
     "rte": GlueFiles("RTE", Columns("sentence1", "sentence2", "label"), Columns("sentence1", "sentence2")),
+    "wnli": GlueFiles("WNLI", Columns("sentence1", "sentence2", "label"), Columns("sentence1", "sentence2")),
+    # The diagnostic set: no training rows; a model of MNLI answers it. Its labels were published later.
+    "ax": GlueFiles(
+        "diagnostic",
+        Columns("Premise", "Hypothesis", "Label"),
+        Columns("sentence1", "sentence2"),
+        splits={"dev": "diagnostic-full", "test": "diagnostic"},
+    ),
 }
 
 
@@ -64,9 +94,12 @@ def read_split(files: GlueFiles, source: DataSource, split: str) -> RowSet[Row] 
             broken, or there is none.
     """
     if not Path(source.data).is_dir():
-        return custom.read_split(_with_task_columns(files, source), split)
-    if split not in SPLITS:
-        raise InputError(f"split {split!r} is unknown; take one of {', '.join(SPLITS)}")
+        is_first = split in ("train", "dev")  # own data has one dev file
+        return custom.read_split(_with_task_columns(files, source), split) if is_first else None
+    if split not in files.splits:
+        raise InputError(
+            f"split {split!r} of {files.directory} is unknown; take one of {', '.join(files.splits)}"
+        )
     for flag, value in {**source.named, "dev": source.dev}.items():
         if value is not None:
             raise InputError(
@@ -74,11 +107,15 @@ def read_split(files: GlueFiles, source: DataSource, split: str) -> RowSet[Row] 
                 "its files and columns are fixed; leave the flag out, or name a file"
             )
     directory = _directory(files, Path(source.data))
-    path = _find(directory, split)
+    path = _find(directory, files.splits[split])
     if path is None:
         return None
-    columns = files.unlabelled if split == "test" else files.labelled
-    table = open_table(str(path), None if split == "test" else files.names)
+    labelled = files.is_labelled(split)
+    columns = files.labelled if labelled else files.unlabelled
+    table = open_table(str(path), files.names if labelled else None)
+    # The published QQP has rows that end early. The last column of every GLUE file is a text or the label, so
+    # such a row lacks a value, and ``missing`` says what to do about it.
+    table.short_rows = True
     for column in (columns.text, columns.second_text, columns.label):
         if column is not None and column not in table.columns:
             raise InputError(
@@ -98,11 +135,12 @@ def _with_task_columns(files: GlueFiles, source: DataSource) -> DataSource:
 def _directory(files: GlueFiles, path: Path) -> Path:
     """Return the task's directory: the path itself, or inside the directory of all tasks."""
     for candidate in (path, path / files.directory):
-        if any(_find(candidate, split) for split in SPLITS):
+        if any(_find(candidate, stem) for stem in files.splits.values()):
             return candidate
-    raise InputError(f"{path}: no train.tsv, dev.tsv or test.tsv (or .tsv.gz) of {files.directory} in it")
+    names = " or ".join(f"{stem}.tsv" for stem in files.splits.values())
+    raise InputError(f"{path}: no {names} (or .tsv.gz) of {files.directory} in it")
 
 
-def _find(directory: Path, split: str) -> Path | None:
-    candidates = (directory / (split + ending) for ending in _ENDINGS)
+def _find(directory: Path, stem: str) -> Path | None:
+    candidates = (directory / (stem + ending) for ending in _ENDINGS)
     return next((path for path in candidates if path.is_file()), None)

@@ -177,6 +177,8 @@ class Task:
         read: reads a split; ``None`` when there is no such file.
         scale_values: train on standardised values and fold mean and deviation into the head afterwards, so
             that values of any size can be learnt (a house price as well as a score of 0..5).
+        other_dev: further dev splits, scored beside "dev" and never chosen by; ``accuracy`` on
+            "dev_mismatched" is reported as ``mismatched_accuracy``.
     """
 
     name: str
@@ -186,3 +188,4 @@ class Task:
     main_metric: str
     read: Callable[[DataSource, str], RowSet[Any] | None]
     scale_values: bool = False
+    other_dev: tuple[str, ...] = ()

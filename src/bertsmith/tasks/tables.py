@@ -34,12 +34,14 @@ class Table:
         columns: the names of the columns (of JSON lines: the keys of the first thousand objects).
         records: (line number, values by column); can be walked once.
         counts: filled while reading: ``blank_lines``.
+        short_rows: a row that ends early lacks its last columns instead of being an error.
     """
 
     path: str
     columns: tuple[str, ...]
     records: Iterator[tuple[int, Mapping[str, Any]]]
     counts: dict[str, int] = field(default_factory=lambda: {_BLANK_LINES: 0})
+    short_rows: bool = False
 
 
 def open_table(path: str, column_names: tuple[str, ...] | None = None) -> Table:
@@ -105,12 +107,12 @@ def _header(path: str, columns: list[str]) -> tuple[str, ...]:
 
 
 def _checked(table: Table, line: int, fields: list[str]) -> Mapping[str, str | None]:
-    if len(fields) != len(table.columns):
+    if len(fields) > len(table.columns) or (len(fields) < len(table.columns) and not table.short_rows):
         raise InputError(
             f"{table.path}, line {line}: {len(fields)} fields, expected {len(table.columns)} "
             f"({', '.join(table.columns)}); mend the row"
         )
-    return {name: value or None for name, value in zip(table.columns, fields, strict=True)}
+    return {name: value or None for name, value in zip(table.columns, fields, strict=False)}
 
 
 def _read_csv(path: str, column_names: tuple[str, ...] | None) -> Table:

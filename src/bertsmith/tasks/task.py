@@ -9,54 +9,43 @@ from bertsmith.config import nearest
 from bertsmith.errors import InputError
 from bertsmith.tasks import custom, glue
 from bertsmith.tasks.classification import CLASSIFICATION
-from bertsmith.tasks.kind import Kind, Task
+from bertsmith.tasks.kind import Kind, Labels, Task
 from bertsmith.tasks.regression import REGRESSION
 
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (CLASSIFICATION, REGRESSION)}
 
-# The labels of the GLUE tasks are the strings of the published files, in the order of the original.
-# Source: run_classifier.py, get_labels of each processor; metrics: the paper, section 4.1.
+_NO_OR_YES = ("0", "1")
+_ENTAILED_OR_NOT = ("entailment", "not_entailment")
+_INFERENCE = ("contradiction", "entailment", "neutral")
+
+
+def _glue(name: str, labels: Labels, metrics: tuple[str, ...], main_metric: str) -> Task:
+    files = glue.GLUE[name]
+    return Task(
+        name,
+        REGRESSION if labels is None else CLASSIFICATION,
+        labels,
+        metrics,
+        main_metric,
+        partial(glue.read_split, files),
+        other_dev=tuple(split for split in files.splits if split.startswith("dev_")),
+    )
+
+
+# The labels of the GLUE tasks are the strings of the published files, in the order of the original where it has
+# the task. Source: run_classifier.py, get_labels of each processor; metrics: the paper, section 4.1, and the
+# GLUE leaderboard for the diagnostic set.
 TASKS: Mapping[str, Task] = {
-    "cola": Task(
-        "cola",
-        CLASSIFICATION,
-        ("0", "1"),
-        ("matthews", "accuracy"),
-        "matthews",
-        partial(glue.read_split, glue.GLUE["cola"]),
-    ),
-    "sst2": Task(
-        "sst2",
-        CLASSIFICATION,
-        ("0", "1"),
-        ("accuracy",),
-        "accuracy",
-        partial(glue.read_split, glue.GLUE["sst2"]),
-    ),
-    "mrpc": Task(
-        "mrpc",
-        CLASSIFICATION,
-        ("0", "1"),
-        ("f1", "accuracy"),
-        "f1",
-        partial(glue.read_split, glue.GLUE["mrpc"]),
-    ),
-    "stsb": Task(
-        "stsb",
-        REGRESSION,
-        None,
-        ("pearson", "spearman"),
-        "spearman",
-        partial(glue.read_split, glue.GLUE["stsb"]),
-    ),
-    "rte": Task(
-        "rte",
-        CLASSIFICATION,
-        ("entailment", "not_entailment"),
-        ("accuracy",),
-        "accuracy",
-        partial(glue.read_split, glue.GLUE["rte"]),
-    ),
+    "cola": _glue("cola", _NO_OR_YES, ("matthews", "accuracy"), "matthews"),
+    "sst2": _glue("sst2", _NO_OR_YES, ("accuracy",), "accuracy"),
+    "mrpc": _glue("mrpc", _NO_OR_YES, ("f1", "accuracy"), "f1"),
+    "stsb": _glue("stsb", None, ("pearson", "spearman"), "spearman"),
+    "qqp": _glue("qqp", _NO_OR_YES, ("f1", "accuracy"), "f1"),
+    "mnli": _glue("mnli", _INFERENCE, ("accuracy",), "accuracy"),
+    "qnli": _glue("qnli", _ENTAILED_OR_NOT, ("accuracy",), "accuracy"),
+    "rte": _glue("rte", _ENTAILED_OR_NOT, ("accuracy",), "accuracy"),
+    "wnli": _glue("wnli", _NO_OR_YES, ("accuracy",), "accuracy"),
+    "ax": _glue("ax", _INFERENCE, ("matthews", "accuracy"), "matthews"),
     "classify": Task(
         "classify",
         CLASSIFICATION,
