@@ -59,7 +59,7 @@ SUBMISSION = (
 )
 
 
-def write_submission(path: Path, predictions: Mapping[str, Sequence[str] | Sequence[float]]) -> None:
+def write_submission(path: Path, predictions: Mapping[str, Sequence[str | float]]) -> None:
     """Write the zip, whole or not at all.
 
     Args:
@@ -76,7 +76,7 @@ def write_submission(path: Path, predictions: Mapping[str, Sequence[str] | Seque
             archive.writestr(info, "".join(_lines(file, rows)))
 
 
-def _lines(file: SubmissionFile, rows: Sequence[str] | Sequence[float]) -> Iterator[str]:
+def _lines(file: SubmissionFile, rows: Sequence[str | float]) -> Iterator[str]:
     yield f"{HEADER}\n"
     for index, prediction in enumerate(rows):
         if file.labels is None:
