@@ -2,14 +2,14 @@
 
     python benchmarks/qnli_from_squad.py --squad train-v1.1.json --out QNLI/train.tsv
 
-The rule, from the GLUE paper (section 3.3 and its appendix) and from what the published dev and test rows show: a
-question is paired with the sentence of its passage that holds the answer (entailment) and with the most similar
-sentence that does not (not_entailment). Chosen are all questions for which that other sentence is more similar
-than the one with the answer, and as many again for which it is the closest second.
+The rule, from the GLUE paper (QNLI's paragraph and its appendix) and from what the published dev and test
+rows show: a question is paired with the sentence of its passage that holds the answer (entailment) and with
+the most similar sentence that does not (not_entailment). Chosen are all questions for which that other
+sentence is more similar than the one with the answer, and as many again for which it is the closest second.
 
 What deviates: GLUE measures similarity by averaged GloVe vectors, here it is the cosine of word counts; GLUE's
-splitter of sentences is not published, here it is ``bertsmith.text.sentences``. So the rows are not those of the
-published file. With SQuAD's dev file, ``--compare QNLI/dev.tsv`` says how many are.
+splitter is not published, here it is ``bertsmith.text.sentences``. So the rows are not those of the published
+file; with SQuAD's dev file, ``--compare QNLI/dev.tsv`` says how many are.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def chosen(found: Iterable[Pairing]) -> list[Pairing]:
 
 
 def agreement(squad: dict[str, Any], published: str) -> dict[str, float]:
-    """Return which share of a published file's rows has our sentence, by label, where we pair the question."""
+    """Return the share of a published file's rows that have our sentence, by label, and of its questions."""
     ours = {pairing.question.strip(): pairing for pairing in pairings(squad)}
     kept = {pairing.question.strip() for pairing in chosen(ours.values())}
     rows = list(csv.DictReader(io.StringIO(published), delimiter="\t", quoting=csv.QUOTE_NONE))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from bertsmith.errors import InputError
 from bertsmith.recipes.config import EvaluateConfig
 from bertsmith.tasks.inference import inference_settings
 from bertsmith.tasks.kind import Encoding, Task
+from bertsmith.tasks.prepared import read_other_dev, with_other_dev
 from bertsmith.tasks.rows import Columns
 from bertsmith.tasks.source import DataSource, RowSet
 from bertsmith.tasks.task import TASKS, find_task
@@ -37,11 +38,14 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     stored = bundle.task or {}
     task = _task(config, stored)
     model = task.kind.load_model(bundle, None).to(inference.device)
-    rows = _read(config, task, stored)
-    names = stored.get("labels")
-    data = task.kind.encode(task, rows, None if names is None else tuple(names), Encoding.of(bundle))
-    outputs = task.kind.outputs(model, data, inference)
-    found = task.kind.score(task, data, outputs, stored.get("tuned") or {})
+    source = _source(config, stored)
+    rows = _read(config, task, source)
+    labels, encoding = None if stored.get("labels") is None else tuple(stored["labels"]), Encoding.of(bundle)
+    data = task.kind.encode(task, rows, labels, encoding)
+    others = read_other_dev(task, source, labels, encoding) if config.split == "dev" else {}
+    tuned = stored.get("tuned") or {}
+    found = task.kind.score(task, data, task.kind.outputs(model, data, inference), tuned)
+    found = with_other_dev(task, model, found, others, inference, tuned)
     result = {
         "task": task.name,
         "model": config.model,
@@ -56,6 +60,16 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
         "missing_rows": rows.counts.get("missing_rows", 0),
         "blank_lines": rows.counts.get("blank_lines", 0),
         "data_sha256": files.sha256_of(Path(rows.path)),
+        "other_dev": {
+            name: {
+                "data": split.rows.path,
+                "partial": split.rows.partial,
+                "examples": len(split.rows.rows),
+                "truncated_rows": sum(split.truncated),
+                "missing_rows": split.rows.counts.get("missing_rows", 0),
+            }
+            for name, split in others.items()
+        },
     }
     if config.out is not None:
         files.write_json(Path(config.out), result)
@@ -77,8 +91,7 @@ def _task(config: EvaluateConfig, stored: dict[str, Any]) -> Task:
             f"{config.model}: --task {name} needs a {task.kind.name} head, the model has {head}; {hint}"
         )
     labels = stored.get("labels")
-    # Metrics such as F1 are of label number 1: another order would give another figure.
-    if task.labels is not None and labels != list(task.labels):
+    if task.labels is not None and not _fits(task, task.labels, labels or []):
         raise InputError(
             f"{config.model}: the labels of {name} are {', '.join(task.labels)}, the model's "
             f"{', '.join(labels or ['unknown'])}; evaluate it with --task classify"
@@ -86,24 +99,37 @@ def _task(config: EvaluateConfig, stored: dict[str, Any]) -> Task:
     return task
 
 
-def _read(config: EvaluateConfig, task: Task, stored: dict[str, Any]) -> RowSet[Any]:
+def _fits(task: Task, wanted: Sequence[str], labels: Sequence[str]) -> bool:
+    """Say whether a model's labels are the task's; tools order those of MNLI differently."""
+    if "f1" in task.metrics:  # it is of label number 1: another order would give another figure
+        return list(labels) == list(wanted)
+    return sorted(labels) == sorted(wanted)
+
+
+def _source(config: EvaluateConfig, stored: dict[str, Any]) -> DataSource:
+    """Return where the rows are.
+
+    Raises:
+        InputError: a split is named that would be ignored.
+    """
     columns = stored.get("columns")
     is_directory = Path(config.data).is_dir()
     if not is_directory and config.split != EvaluateConfig.split:
         raise InputError(
             f"--split {config.split} would be ignored: {config.data} is not a GLUE directory; leave it out"
         )
-    source = DataSource(
+    return DataSource(
         config.data,
-        None,
+        None if is_directory else config.data,
         config.text,
         config.second_text,
         config.label,
         config.missing,
         Columns(**columns) if columns else None,
     )
-    if not is_directory:
-        source = dataclasses.replace(source, dev=config.data)
+
+
+def _read(config: EvaluateConfig, task: Task, source: DataSource) -> RowSet[Any]:
     rows = task.read(source, config.split)
     if rows is None:
         raise InputError(f"{config.data}: no {config.split} file of {task.name} in it")

@@ -32,7 +32,7 @@ from bertsmith.runlog import RunLog, write_config, write_environment
 from bertsmith.tasks.encode import TrainingRows, check_seq_len
 from bertsmith.tasks.inference import Inference, inference_settings
 from bertsmith.tasks.kind import Encoding, Task
-from bertsmith.tasks.prepared import TrainingData, read_training_data
+from bertsmith.tasks.prepared import TrainingData, read_training_data, with_other_dev
 from bertsmith.tasks.source import DataSource
 from bertsmith.tasks.task import find_task
 from bertsmith.training.loop import LoopSettings, NonFiniteLoss, train
@@ -196,7 +196,8 @@ def _evaluate(
         raise NonFiniteLoss(step, {"a dev output": float("nan")})
     previous = run.best
     tuned = task.kind.tune(task, data.dev, outputs)
-    run.epochs.append(task.kind.score(task, data.dev, outputs, tuned))
+    found = task.kind.score(task, data.dev, outputs, tuned)
+    run.epochs.append(with_other_dev(task, model, found, data.other_dev, inference, tuned))
     if previous is None or run.epochs[-1].metrics[task.main_metric] > previous.metrics[task.main_metric]:
         run.best_epoch = len(run.epochs)
         run.outputs, run.tuned = outputs, tuned

@@ -16,7 +16,6 @@ from bertsmith.bundle import model_card, save_bundle
 from bertsmith.recipes.config import FinetuneConfig
 from bertsmith.tasks.kind import Encoding, Outputs, Score, Task
 from bertsmith.tasks.prepared import TrainingData
-from bertsmith.tasks.source import RowSet
 
 LEARNED, CONSTANT, DIVERGED = "learned", "constant predictions", "diverged"
 
@@ -78,21 +77,23 @@ class SeedRun:
 def greeting(data: TrainingData) -> str:
     """Say what was read."""
     train, dev = data.train.rows, data.dev.rows
-    parts = [f"{len(train.rows):,} training rows of {train.path}"]
+    parts = [f"{len(train.rows):,} training rows of {train.path}{' (a part)' if train.partial else ''}"]
     parts.append(f"{len(dev.rows):,} dev rows ({data.dev_source}{', a part' if dev.partial else ''})")
+    for name, split in data.other_dev.items():
+        parts.append(f"{len(split.rows.rows):,} {name} rows{' (a part)' if split.rows.partial else ''}")
     if data.labels is not None:
         parts.append(f"{len(data.labels)} labels")
-    cut = sum(data.train.truncated) + sum(data.dev.truncated)
+    cut = sum(sum(split.truncated) for split in data.splits.values())
     if cut:
         parts.append(f"{cut:,} rows are too long and were cut (see --seq-len)")
-    left_out = sum(rows.counts.get("missing_rows", 0) for rows in (train, dev))
+    left_out = sum(_counted("missing_rows", data).values())
     if left_out:
         parts.append(f"{left_out:,} rows lack text or label and were left out")
     return "; ".join(parts)
 
 
-def _counted(name: str, train: RowSet[Any], dev: RowSet[Any]) -> dict[str, int]:
-    return {"train": train.counts.get(name, 0), "dev": dev.counts.get(name, 0)}
+def _counted(count: str, data: TrainingData) -> dict[str, int]:
+    return {name: split.rows.counts.get(count, 0) for name, split in data.splits.items()}
 
 
 def summarize(
@@ -101,7 +102,7 @@ def summarize(
     """Return the content of metrics.json: ``dev`` of the kept run, mean and std over all finished runs."""
     finished = [run.best.metrics for run in runs if run.best is not None]
     means, deviations = metrics.mean_and_deviation(finished)
-    train, dev = data.train.rows, data.dev.rows
+    truncated = {name: sum(split.truncated) for name, split in data.splits.items()}
     return {
         "task": task.name,
         "model": config.model,
@@ -113,15 +114,16 @@ def summarize(
         "seeds": [run.to_dict() for run in runs],
         "failed_runs": [{"seed": run.seed, "why": run.status} for run in runs if run.status != LEARNED],
         "labels": list(data.labels) if data.labels is not None else None,
-        "train_rows": len(train.rows),
-        "dev_rows": len(dev.rows),
+        "train_rows": len(data.train.rows.rows),
+        "dev_rows": len(data.dev.rows.rows),
         "dev_source": data.dev_source,
-        "partial": {"train": train.partial, "dev": dev.partial},
-        "truncated_rows": sum(data.train.truncated) + sum(data.dev.truncated),
-        "truncated": {"train": sum(data.train.truncated), "dev": sum(data.dev.truncated)},
-        "missing_rows": _counted("missing_rows", train, dev),
-        "blank_lines": _counted("blank_lines", train, dev),
-        "data_sha256": {"train": files.sha256_of(Path(train.path)), "dev": files.sha256_of(Path(dev.path))},
+        "other_dev_rows": {name: len(split.rows.rows) for name, split in data.other_dev.items()},
+        "partial": {name: split.rows.partial for name, split in data.splits.items()},
+        "truncated_rows": sum(truncated.values()),
+        "truncated": truncated,
+        "missing_rows": _counted("missing_rows", data),
+        "blank_lines": _counted("blank_lines", data),
+        "data_sha256": {name: files.sha256_of(Path(split.rows.path)) for name, split in data.splits.items()},
         "train_seconds": round(sum(run.seconds for run in runs), 3),
         "settings": {
             "epochs": config.epochs,

@@ -96,7 +96,7 @@ def read_split(files: GlueFiles, source: DataSource, split: str) -> RowSet[Row] 
     if not Path(source.data).is_dir():
         is_first = split in ("train", "dev")  # own data has one dev file
         return custom.read_split(_with_task_columns(files, source), split) if is_first else None
-    if split not in files.splits:
+    if split not in files.splits and split not in _SPLITS:
         raise InputError(
             f"split {split!r} of {files.directory} is unknown; take one of {', '.join(files.splits)}"
         )
@@ -107,7 +107,7 @@ def read_split(files: GlueFiles, source: DataSource, split: str) -> RowSet[Row] 
                 "its files and columns are fixed; leave the flag out, or name a file"
             )
     directory = _directory(files, Path(source.data))
-    path = _find(directory, files.splits[split])
+    path = _find(directory, files.splits[split]) if split in files.splits else None
     if path is None:
         return None
     labelled = files.is_labelled(split)

@@ -32,9 +32,9 @@ def _glue(name: str, labels: Labels, metrics: tuple[str, ...], main_metric: str)
     )
 
 
-# The labels of the GLUE tasks are the strings of the published files, in the order of the original where it has
-# the task. Source: run_classifier.py, get_labels of each processor; metrics: the paper, section 4.1, and the
-# GLUE leaderboard for the diagnostic set.
+# The labels of the GLUE tasks are the strings of the published files, in the order of the original where it
+# has the task. Source: run_classifier.py, get_labels of each processor; metrics: the paper, section 4.1, and
+# for the diagnostic set the GLUE leaderboard.
 TASKS: Mapping[str, Task] = {
     "cola": _glue("cola", _NO_OR_YES, ("matthews", "accuracy"), "matthews"),
     "sst2": _glue("sst2", _NO_OR_YES, ("accuracy",), "accuracy"),
