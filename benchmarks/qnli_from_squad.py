@@ -7,9 +7,9 @@ rows show: a question is paired with the sentence of its passage that holds the 
 the most similar sentence that does not (not_entailment). Chosen are all questions for which that other
 sentence is more similar than the one with the answer, and as many again for which it is the closest second.
 
-What deviates: GLUE measures similarity by averaged GloVe vectors, here it is the cosine of word counts; GLUE's
-splitter is not published, here it is ``bertsmith.text.sentences``. So the rows are not those of the published
-file; with SQuAD's dev file, ``--compare QNLI/dev.tsv`` says how many are.
+What deviates: GLUE measures similarity by averaged GloVe vectors, here it is the cosine of word counts;
+GLUE's splitter is not published, here it is ``bertsmith.text.sentences``. So the rows are not those of the
+published file; with SQuAD's dev file, ``--compare QNLI/dev.tsv`` says how many are.
 """
 
 from __future__ import annotations
