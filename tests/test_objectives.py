@@ -14,6 +14,7 @@ from bertsmith.objectives import (
     ClassificationObjective,
     PretrainingObjective,
     RegressionObjective,
+    SpanObjective,
     class_sums,
     masked_word_sums,
     squared_error_sum,
@@ -170,6 +171,28 @@ def test_row_objectives_count_rows():
 
     assert ClassificationObjective().counts(Batch()) == {"loss": 3, "accuracy": 3}
     assert RegressionObjective().counts(Batch()) == {"loss": 3}
+
+
+@pytest.mark.parametrize("padded_to", [None, 9])
+def test_span_objective_scores_each_row_over_its_own_places(padded_to):
+    torch.manual_seed(0)
+    rows, labels = [[2, 7, 3, 9, 3], [2, 8, 3], [2, 5, 6, 3]], [[3, 4], [IGNORED, IGNORED], [0, 0]]
+
+    class Batch:
+        tokens = tokens_of(rows, [3, 3, 4], padded_to)
+        labels = torch.tensor([[3, 4], [IGNORED, IGNORED], [0, 0]])
+        num_targets = 2
+
+    scores = torch.randn(len(Batch.tokens.input_ids), 2)
+    scores[Batch.tokens.layout.starts[2]] = 9.0
+    losses, monitors = SpanObjective().sums(lambda tokens: scores, Batch())
+    expected = 0.0
+    for start, row, (first, last) in zip(Batch.tokens.layout.starts, rows, labels, strict=True):
+        part = scores[start : start + len(row)].double().log_softmax(0)
+        expected -= 0.0 if first == IGNORED else (part[first, 0] + part[last, 1]).item() / 2
+    assert losses["loss"].item() == pytest.approx(expected, rel=1e-5)
+    assert int(monitors["accuracy"]) == 1, "both places of the third row; the second is not known"
+    assert SpanObjective().counts(Batch()) == {"loss": 2, "accuracy": 2}
 
 
 def test_unigram_entropy_is_the_cross_entropy_of_smoothed_frequencies():

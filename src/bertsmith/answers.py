@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,46 @@ class Regression:
 
     value: float
     truncated: bool
+
+
+@dataclass(frozen=True)
+class AnswerCandidate:
+    """A span of a passage that may be the answer.
+
+    Attributes:
+        text: the passage's characters ``start`` to ``end``; "" for "no answer".
+        start: place of the first character; 0 for "no answer".
+        end: place behind the last one; 0 for "no answer".
+        probability: among the candidates.
+    """
+
+    text: str
+    start: int
+    end: int
+    probability: float
+
+
+@dataclass(frozen=True)
+class Answer(AnswerCandidate):
+    """The answer to one question.
+
+    Attributes:
+        null_odds: score of "no answer" minus that of the best span; beyond the threshold that is stored with
+            a model the answer is "". A model that was not trained on questions without answer gives none.
+        candidates: the best ones, the answer first.
+        truncated: the question was cut; a passage never is.
+    """
+
+    null_odds: float
+    candidates: list[AnswerCandidate]
+    truncated: bool
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], truncated: bool) -> Answer:
+        """Return the answer that a JSON object with these names holds."""
+        candidates = [AnswerCandidate(**candidate) for candidate in values["candidates"]]
+        rest = {"null_odds": values["null_odds"], "candidates": candidates, "truncated": truncated}
+        return cls(**values["candidates"][0], **rest)
 
 
 @dataclass(frozen=True)

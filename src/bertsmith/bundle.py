@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from bertsmith.errors import InputError
 from bertsmith.files import atomic_directory, storage_errors
 from bertsmith.interop import huggingface
-from bertsmith.model.bert import Bert, BertForClassification, BertForPreTraining, initialize
+from bertsmith.model.bert import Bert, BertForClassification, BertForPreTraining, BertForSpans, initialize
 from bertsmith.model.config import BertConfig
 from bertsmith.text.tokenizer import Tokenizer
 
@@ -29,6 +29,7 @@ _ARCHITECTURES: dict[type[nn.Module], str] = {
     Bert: "BertModel",
     BertForPreTraining: "BertForPreTraining",
     BertForClassification: "BertForSequenceClassification",
+    BertForSpans: "BertForQuestionAnswering",
 }
 
 
@@ -70,7 +71,7 @@ def save_bundle(
 
     Args:
         directory: where; an existing one is replaced.
-        model: a ``Bert``, ``BertForPreTraining`` or ``BertForClassification``.
+        model: a ``Bert``, or one with a head of ``model.bert``.
         tokenizer: the vocabulary the model was trained with.
         task: content of task.json, or ``None``.
         card: the model card, Markdown.
@@ -155,6 +156,8 @@ def _read_task(
 ) -> dict[str, Any] | None:
     path = directory / "task.json"
     classifier = state.get("classifier.weight")
+    if not path.is_file() and "span_scores.weight" in state:
+        return {"task": "answer", "head": "spans", "labels": None, "seq_len": min(384, config.max_positions)}
     if path.is_file():
         task = huggingface.read_config(path)
         _check_task(task, path, config, None if classifier is None else classifier.shape[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bertsmith.data.batch import IGNORED, PretrainingBatch
-from bertsmith.layout import Tokens
+from bertsmith.layout import Layout, Tokens
 
 # Scores that are handled at once: they should stay in the processor's cache.
 _BLOCK_SCORES = {"cpu": 1 << 18, "cuda": 1 << 27}
@@ -158,6 +159,51 @@ class RegressionObjective:
     def sums(self, model: nn.Module, batch: LabelledBatch) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Return the summed squared error."""
         return {"loss": squared_error_sum(model(batch.tokens), batch.labels)}, {}
+
+
+class SpanBatch(Protocol):
+    """Inputs with an answer each."""
+
+    @property
+    def tokens(self) -> Tokens:
+        """The inputs."""
+        ...
+
+    @property
+    def labels(self) -> Tensor:
+        """First and last place of the answer in its input, int64 ``(batch, 2)``; IGNORED: not known."""
+        ...
+
+    @property
+    def num_targets(self) -> int:
+        """Inputs whose answer is known, counted before the batch was moved."""
+        ...
+
+
+class SpanObjective:
+    """Cross-entropy of an answer's first and last place, each over all places of its input; their mean.
+
+    Source: run_squad.py, compute_loss.
+    """
+
+    def counts(self, batch: SpanBatch) -> dict[str, int]:
+        """Return the number of inputs whose answer is known."""
+        return {"loss": batch.num_targets, "accuracy": batch.num_targets}
+
+    def sums(self, model: nn.Module, batch: SpanBatch) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the summed loss and the number of inputs with both places right."""
+        scores = by_row(model(batch.tokens).float(), batch.tokens.layout)  # (batch, longest, 2)
+        scores = scores.transpose(1, 2).flatten(0, 1)  # (2 batch, longest)
+        labels = batch.labels.flatten()  # (2 batch,)
+        loss = functional.cross_entropy(scores, labels, ignore_index=IGNORED, reduction="sum") / 2
+        right = (scores.argmax(dim=-1) == labels).view(-1, 2).all(dim=1)  # (batch,)
+        return {"loss": loss}, {"accuracy": right.sum()}
+
+
+def by_row(scores: Tensor, layout: Layout) -> Tensor:
+    """Return float ``(batch, longest, n)`` from ``(places, n)``; minus infinity behind the shorter rows."""
+    rows = [scores[start : start + n] for start, n in zip(layout.starts, layout.lengths, strict=True)]
+    return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-math.inf)
 
 
 def unigram_entropy(train_counts: NDArray[np.int64], labels: NDArray[np.int64]) -> float:

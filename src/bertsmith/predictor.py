@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from bertsmith import features
 from bertsmith.answers import (
+    Answer,
     Candidate,
     Classification,
     Embeddings,
@@ -34,7 +35,7 @@ from bertsmith.bundle import (
 )
 from bertsmith.errors import InputError
 from bertsmith.metrics import probabilities_of
-from bertsmith.model.bert import Bert, BertForClassification, BertForPreTraining
+from bertsmith.model.bert import Bert, BertForClassification, BertForPreTraining, BertForSpans
 from bertsmith.tasks.encode import (
     EncodedRow,
     RowBatch,
@@ -44,6 +45,11 @@ from bertsmith.tasks.encode import (
     token_batches,
 )
 from bertsmith.tasks.inference import Inference, head_outputs, inference_settings, run_rows
+from bertsmith.tasks.kind import Encoding
+from bertsmith.tasks.questions import encode_questions
+from bertsmith.tasks.source import RowSet
+from bertsmith.tasks.spans import SPANS
+from bertsmith.tasks.squad import Question
 from bertsmith.tasks.task import KINDS
 from bertsmith.training.loop import autocast
 
@@ -141,6 +147,26 @@ class Predictor:
                 )
         rows = encode_rows(pairs, self.bundle.tokenizer, self.seq_len, self.truncation)
         return head_outputs(self._model, self._model.num_outputs, rows, self._inference), rows
+
+    def answer(self, questions: Sequence[tuple[str, str]]) -> list[Answer]:
+        """Return the answer to each question out of its passage, given as (question, passage).
+
+        A passage of any length is read, in windows; the answer's places count its characters.
+
+        Raises:
+            InputError: the model has no head for answers, or an item is no pair of texts.
+        """
+        if not isinstance(self._model, BertForSpans):
+            raise InputError(f"{self._where}: cannot answer, it has no spans head; {self._can}")
+        rows = []
+        for number, (question, passage) in enumerate(_checked(questions)):
+            if passage is None:
+                raise InputError(f"text number {number} is a single text; expected (question, passage)")
+            rows.append(Question(str(number), question, passage, (), False, number))
+        split = encode_questions(RowSet(rows, "questions"), Encoding.of(self.bundle))
+        outputs = SPANS.outputs(self._model, split, self._inference)
+        found = SPANS.answers(split, outputs, None, (self.bundle.task or {}).get("tuned") or {})
+        return [Answer.of(values, cut) for values, cut in zip(found, split.truncated, strict=True)]
 
     def embed(
         self, texts: Sequence[Text], pooling: str = "mean", layer: int = -1, normalize: bool = False
@@ -288,9 +314,9 @@ class Predictor:
     @property
     def _can(self) -> str:
         head = (self.bundle.task or {}).get("head")
-        verbs = {"classification": "classify, ", "regression": "regress, "}.get(head or "", "")
+        verbs = {"classification": "classify, ", "regression": "regress, ", "spans": "answer, "}
         fill = "fill, " if isinstance(self._model, BertForPreTraining) else ""
-        return f"it can {verbs}{fill}embed, similarity"
+        return f"it can {verbs.get(head or '', '')}{fill}embed, similarity"
 
 
 def _pooled(encoder: Bert, pooling: str, layer: int, batch: RowBatch) -> Tensor:

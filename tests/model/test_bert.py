@@ -2,14 +2,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
 from bertsmith.interop.huggingface import config_to_huggingface, state_to_huggingface
-from bertsmith.model.bert import Bert, BertForClassification, BertForPreTraining
+from bertsmith.model.bert import Bert, BertForClassification, BertForPreTraining, BertForSpans
 from bertsmith.model.config import NORMS, BertConfig
+from bertsmith.objectives import SpanObjective
+from bertsmith.tasks.questions import SpanBatch
 from tests.model.rows import PAD_ID, VOCAB_SIZE, places_of, random_ids, rows_of
 
 SHAPES = {
@@ -238,3 +241,33 @@ def test_with_one_segment_both_texts_of_a_pair_are_it():
     assert tokens.segment_ids.max() == 1
     alone = replace(tokens, segment_ids=torch.zeros_like(tokens.segment_ids))
     assert torch.equal(model(tokens), model(alone))
+
+
+@pytest.mark.parametrize("row_tokens", [None, 40], ids=["unpadded", "padded"])
+def test_span_model_equals_transformers(row_tokens):
+    """Scores of every token, loss and gradients; rows of one length, as the peer's loss reads padding."""
+    peer = peer_of(SMALL, "BertForQuestionAnswering").eval()
+    model = BertForSpans(SMALL).eval()
+    load_from(model, peer)
+    ids = random_ids((12, 12, 12))
+    tokens, rectangle = rows_of(ids, row_tokens), rows_of(ids, 12)
+    shape = (len(ids), -1)
+    labels = torch.tensor([[0, 0], [3, 7], [11, 11]])
+    theirs = peer(
+        rectangle.input_ids.view(shape),
+        token_type_ids=rectangle.segment_ids.view(shape),
+        start_positions=labels[:, 0],
+        end_positions=labels[:, 1],
+    )
+    scores = model(tokens)[places_of(tokens.layout)].view(3, 12, 2)
+    close(scores[..., 0], theirs.start_logits, 1e-5)
+    close(scores[..., 1], theirs.end_logits, 1e-5)
+    batch = SpanBatch(tokens, labels, 3, np.arange(3))
+    losses, _ = SpanObjective().sums(model, batch)
+    loss = losses["loss"] / 3
+    close(loss, theirs.loss, 1e-5)
+    loss.backward()
+    theirs.loss.backward()
+    gradients = state_to_huggingface({name: part.grad for name, part in model.named_parameters()})
+    for name, parameter in peer.named_parameters():
+        close(gradients[name], parameter.grad, 1e-4)

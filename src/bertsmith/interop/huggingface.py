@@ -66,6 +66,7 @@ _MODULES = {
     "cls.predictions.decoder": "mlm_head.decoder",
     "cls.seq_relationship": "nsp_head",
     "classifier": "classifier",
+    "qa_outputs": "span_scores",
 }
 # The same within a layer, without query, key and value, which we keep in one tensor.
 _LAYER_MODULES = {

@@ -133,3 +133,22 @@ class BertForClassification(nn.Module):
         first = self.bert(tokens, first_tokens(tokens))  # (batch, hidden)
         scores: Tensor = self.classifier(self.dropout(self.pooler(first)))
         return scores
+
+
+class BertForSpans(nn.Module):
+    """The encoder with two scores for each token: as the first and as the last of an answer.
+
+    Source: run_squad.py, create_model.
+    """
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.bert = Bert(config)
+        self.span_scores = nn.Linear(config.hidden_size, 2)
+        initialize(self.span_scores, config.initializer_std)
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """Return float ``(places, 2)``."""
+        scores: Tensor = self.span_scores(self.bert(tokens))
+        return scores

@@ -97,9 +97,11 @@ class FinetuneConfig:
     """Fine-tune a model on a task; keeps the epoch that is best on dev.
 
     Attributes:
-        task: cola, sst2, mrpc, stsb, rte, or for own data classify or regress.
+        task: cola, sst2, mrpc, stsb, rte, squad1, squad2, cmrc2018, or for own data classify, regress or
+            answer.
         model: a model directory, or a configuration of one for random weights (see --random-weights).
-        data: a GLUE task directory, or a CSV, TSV or JSONL file.
+        data: a GLUE task directory, or a CSV, TSV or JSONL file; for questions SQuAD's JSON, or JSONL with
+            question, context and answers, or a directory with the published names.
         out: the run directory to write.
         dev: the dev file for own data; without it a tenth of the rows, chosen by the seed, is kept for dev.
         text: column of the text; default: found in the header.
@@ -116,6 +118,13 @@ class FinetuneConfig:
         dropout: overrides both dropouts of the model.
         limit_rows: train on that many rows, chosen by the seed; 0: all.
         random_weights: start from random weights of the model's shape (a baseline).
+        window_step: questions: pieces from the start of a window over a passage to that of the next, as the
+            original's doc_stride (default 128).
+        window_overlap: questions: pieces that neighbouring windows share, as the stride of tokenizers;
+            instead of window_step.
+        max_query_len: questions: pieces of the longest question (default 64); longer ones are cut.
+        max_answer_len: questions: pieces of the longest answer (default 30).
+        n_best: questions: candidates for an answer that are reported (default 20).
         optimizer: optimiser and schedule.
     """
 
@@ -138,6 +147,11 @@ class FinetuneConfig:
     dropout: float | None = None
     limit_rows: int = 0
     random_weights: bool = False
+    window_step: int | None = None
+    window_overlap: int | None = None
+    max_query_len: int | None = None
+    max_answer_len: int | None = None
+    n_best: int | None = None
     optimizer: OptimizerConfig = field(default_factory=lambda: OptimizerConfig(learning_rate=2e-5))
 
 

@@ -34,13 +34,13 @@ from bertsmith.tasks.inference import Inference, inference_settings
 from bertsmith.tasks.kind import Encoding, Task
 from bertsmith.tasks.prepared import TrainingData, read_training_data, with_other_dev
 from bertsmith.tasks.source import DataSource
-from bertsmith.tasks.task import find_task
+from bertsmith.tasks.task import all_settings, find_task, settings_of
 from bertsmith.training.loop import LoopSettings, NonFiniteLoss, train
 from bertsmith.training.optimizer import build_optimizer
 from bertsmith.training.schedule import Budget, rate_of
 
 EVALUATION_TOKENS = 4096
-HEADS = ("classifier.", "qa_outputs.")
+HEADS = ("classifier.", "span_scores.")
 
 
 def finetune(config: FinetuneConfig) -> dict[str, Any]:
@@ -67,7 +67,8 @@ def finetune(config: FinetuneConfig) -> dict[str, Any]:
     source = DataSource(
         config.data, config.dev, config.text, config.second_text, config.label, config.missing
     )
-    encoding = Encoding(bundle.tokenizer, config.seq_len, config.truncation)
+    settings = settings_of(task, {name: getattr(config, name) for name in all_settings()})
+    encoding = Encoding(bundle.tokenizer, config.seq_len, config.truncation, settings)
     data = read_training_data(task, source, encoding, config.limit_rows, config.seed)
 
     out = Path(config.out)

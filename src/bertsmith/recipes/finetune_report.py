@@ -16,6 +16,7 @@ from bertsmith.bundle import model_card, save_bundle
 from bertsmith.recipes.config import FinetuneConfig
 from bertsmith.tasks.kind import Encoding, Outputs, Score, Task
 from bertsmith.tasks.prepared import TrainingData
+from bertsmith.tasks.task import all_settings, settings_of
 
 LEARNED, CONSTANT, DIVERGED = "learned", "constant predictions", "diverged"
 
@@ -123,6 +124,7 @@ def summarize(
         "truncated": truncated,
         "missing_rows": _counted("missing_rows", data),
         "blank_lines": _counted("blank_lines", data),
+        "counts": {name: split.rows.counts for name, split in data.splits.items()},
         "data_sha256": {name: files.sha256_of(Path(split.rows.path)) for name, split in data.splits.items()},
         "train_seconds": round(sum(run.seconds for run in runs), 3),
         "settings": {
@@ -133,6 +135,7 @@ def summarize(
             "truncation": config.truncation,
             "dropout": config.dropout,
             "random_weights": config.random_weights,
+            **settings_of(task, {name: getattr(config, name) for name in all_settings()}),
         },
     }
 

@@ -21,6 +21,7 @@ from bertsmith.device import limit_threads
 from bertsmith.errors import InputError
 from bertsmith.recipes.config import PredictConfig
 from bertsmith.tasks.rows import Columns, Row, find_columns, iterate_rows
+from bertsmith.tasks.squad import read_questions
 from bertsmith.tasks.tables import open_table
 
 ROWS_AT_ONCE = 2048
@@ -84,6 +85,25 @@ def _text_answers(
     counts |= table.counts
 
 
+def _span_answers(
+    model: predictor.Predictor, config: PredictConfig, counts: dict[str, int]
+) -> Iterator[dict[str, Any]]:
+    """Yield the answer to each question, or its error, in the order of the questions."""
+    for flag, value in (("text", config.text), ("second-text", config.second_text)):
+        if value is not None:
+            raise InputError(f"--{flag} {value} would be ignored: questions have question and context")
+    questions = read_questions(config.input)
+    for start in range(0, len(questions), ROWS_AT_ONCE):
+        chunk = questions[start : start + ROWS_AT_ONCE]
+        whole = [row for row in chunk if not row.lacking]
+        answers = iter(model.answer([(row.question, row.passage) for row in whole]))
+        for row in chunk:
+            if row.lacking:
+                yield {"id": row.id, "error": f"question {row.line}: no {' and no '.join(row.lacking)}"}
+            else:
+                yield {"id": row.id, **dataclasses.asdict(next(answers))}
+
+
 def _text(row: Row) -> predictor.Text:
     first, second = row.texts
     return first if second is None else (first, second)
@@ -106,4 +126,5 @@ _ANSWERS: dict[
 ] = {
     "classification": _text_answers,
     "regression": _text_answers,
+    "spans": _span_answers,
 }

@@ -6,7 +6,7 @@ A task names its kind; recipes and the predictor use a kind's record and never a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -83,22 +83,26 @@ class Encoding:
         tokenizer: of the model.
         seq_len: pieces of the longest input, special tokens counted.
         truncation: what happens to longer rows.
+        settings: those that only tasks of this kind have, by name; see ``Kind.settings``.
     """
 
     tokenizer: Tokenizer
     seq_len: int
     truncation: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, bundle: Bundle) -> Encoding:
         """Return how a fine-tuned model's rows are encoded, as stored with it."""
         stored = bundle.task or {}
         seq_len = stored.get("seq_len") or bundle.config.max_positions
-        return cls(bundle.tokenizer, seq_len, stored.get("truncation") or "tail")
+        truncation = stored.get("truncation") or "tail"
+        return cls(bundle.tokenizer, seq_len, truncation, stored.get("settings") or {})
 
     def stored(self) -> dict[str, Any]:
         """Return what task.json keeps of it."""
-        return {"seq_len": self.seq_len, "truncation": self.truncation}
+        stored = {"seq_len": self.seq_len, "truncation": self.truncation}
+        return stored | {"settings": dict(self.settings)} if self.settings else stored
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,7 @@ class Kind:
             Raises InputError when they teach nothing.
         finish: makes what ``fit`` found part of a trained model, in place.
         tune: what is chosen on dev after training and stored with the model.
+        settings: settings that tasks of other kinds do not have, with their defaults.
     """
 
     name: str
@@ -162,6 +167,7 @@ class Kind:
     fit: Callable[[Task, Split, Split], tuple[Split, Split]] = _as_they_are
     finish: Callable[[nn.Module, Split], None] = _nothing_to_finish
     tune: Callable[[Task, Split, Outputs], dict[str, Any]] = _nothing_to_tune
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from bertsmith.config import nearest
 from bertsmith.errors import InputError
-from bertsmith.tasks import custom, glue
+from bertsmith.tasks import custom, glue, squad
 from bertsmith.tasks.classification import CLASSIFICATION
 from bertsmith.tasks.kind import Kind, Labels, Task
 from bertsmith.tasks.regression import REGRESSION
+from bertsmith.tasks.spans import SPANS
 
-KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (CLASSIFICATION, REGRESSION)}
+KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (CLASSIFICATION, REGRESSION, SPANS)}
 
 _NO_OR_YES = ("0", "1")
 _ENTAILED_OR_NOT = ("entailment", "not_entailment")
@@ -32,6 +34,11 @@ def _glue(name: str, labels: Labels, metrics: tuple[str, ...], main_metric: str)
     )
 
 
+def _questions(name: str, files: str | None, more_metrics: tuple[str, ...] = ()) -> Task:
+    metrics = (*more_metrics, "f1", "exact_match")
+    return Task(name, SPANS, None, metrics, metrics[0], partial(squad.read_split, files))
+
+
 # The labels of the GLUE tasks are the strings of the published files, in the order of the original where it
 # has the task. Source: run_classifier.py, get_labels of each processor; metrics: the paper, section 4.1, and
 # for the diagnostic set the GLUE leaderboard.
@@ -46,6 +53,10 @@ TASKS: Mapping[str, Task] = {
     "rte": _glue("rte", _ENTAILED_OR_NOT, ("accuracy",), "accuracy"),
     "wnli": _glue("wnli", _NO_OR_YES, ("accuracy",), "accuracy"),
     "ax": _glue("ax", _INFERENCE, ("matthews", "accuracy"), "matthews"),
+    "squad1": _questions("squad1", "{}-v1.1*"),
+    "squad2": _questions("squad2", "{}-v2.0*"),
+    "cmrc2018": _questions("cmrc2018", "cmrc2018_{}*", ("average",)),
+    "answer": _questions("answer", None),
     "classify": Task(
         "classify",
         CLASSIFICATION,
@@ -75,3 +86,30 @@ def find_task(name: str) -> Task:
     if name not in TASKS:
         raise InputError(f"task {name!r} is unknown; {nearest(name, list(TASKS))}")
     return TASKS[name]
+
+
+def settings_of(task: Task, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that only tasks of this kind have: as given, or their defaults.
+
+    Args:
+        task: the task.
+        given: values by name, of every setting that any kind has; ``None`` where nothing was given.
+
+    Raises:
+        InputError: a setting of another kind was given, which would be ignored.
+    """
+    for name, value in given.items():
+        if value is not None and name not in task.kind.settings:
+            fitting = ", ".join(known.name for known in TASKS.values() if name in known.kind.settings)
+            raise InputError(
+                f"--{name.replace('_', '-')} {value} would be ignored: it is for {fitting}, not for "
+                f"{task.name}; leave it out"
+            )
+    return {
+        name: default if given[name] is None else given[name] for name, default in task.kind.settings.items()
+    }
+
+
+def all_settings() -> list[str]:
+    """Return the names of the settings that only some kinds of tasks have."""
+    return sorted({name for kind in KINDS.values() for name in kind.settings})
