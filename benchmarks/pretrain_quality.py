@@ -59,13 +59,8 @@ class Contender:
 
 
 TUNED = {"learning_rate": 2e-3, "per_device_train_batch_size": 16, "warmup_ratio": 0.1, "bf16": True}
-# What the demo's experiments found (docs/demo.md): short sequences first, larger initial weights, no pairs.
-SHORT_FIRST = (
-    *("--preset", "bert-tiny", "--dropout", "0", "--architecture.initializer-std", "0.05"),
-    *("--optimizer.learning-rate", "1e-3", "--optimizer.beta2", "0.98"),
-)
 CONTENDERS = {
-    "short-first": Contender(SHORT_FIRST, data="text-64", long_data="text-128"),
+    "fast": Contender(("--preset", "fast-tiny"), data="text-64", long_data="text-128"),
     "bert": Contender(("--preset", "bert-tiny"), data="pairs-128"),
     "trainer-default": Contender(shape=(2, 128), data="text-128"),
     "trainer-tuned": Contender(shape=(2, 128), data="text-128", trainer=TUNED),

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
+from bertsmith.config import to_dict
 from bertsmith.model.bert import BertForPreTraining
 from bertsmith.presets import PRESETS
 
@@ -52,6 +55,25 @@ def test_the_large_presets_follow_the_paper(name):
     assert config.optimizer.name == "bert-adam"
     assert config.optimizer.learning_rate == 1e-4
     assert config.optimizer.warmup_fraction == 10_000 / 1_000_000
+
+
+def flat(config, prefix=""):
+    """Return every setting by its path."""
+    found = {}
+    for name, value in config.items():
+        path = f"{prefix}{name}"
+        found |= flat(value, f"{path}.") if isinstance(value, dict) else {path: value}
+    return found
+
+
+@pytest.mark.parametrize("size", ["tiny", "mini", "small", "medium"])
+def test_every_deviation_of_the_fast_presets_is_documented(size):
+    fast, bert = (flat(to_dict(PRESETS[f"{recipe}-{size}"]("DATA", "RUN"))) for recipe in ("fast", "bert"))
+    changed = {name for name in fast if fast[name] != bert[name]} - {"preset"}
+    text = (Path(__file__).parent.parent / "docs" / "recipes.md").read_text(encoding="utf-8")
+    table = text.split("## The fast recipe")[1].split("##")[0]
+    named = set(re.findall(r"^\| `([a-z0-9_.]+)`", table, re.MULTILINE))
+    assert changed == named - {"long_data", "pairing"}, "those two are settings of the data"
 
 
 @pytest.mark.parametrize("size", SHAPES)

@@ -6,6 +6,10 @@ plateau of word frequencies; their rates fall with the width. bert-base and bert
 256, rate 1e-4, warm-up 10,000 of 1,000,000 steps, the original's Adam; they are cut into micro-batches so
 that they fit into memory.
 
+The fast presets are for a wall-clock budget of minutes to hours: every deviation from the bert ones, and what
+it gave, is in docs/recipes.md. Prepare for them with ``--pairing full-sentences``: ``--data`` at length 64,
+``--long-data`` at 128.
+
 The roberta presets have one segment, no next sentence prediction and larger batches: for data prepared with
 ``--pairing full-sentences`` and a byte-level BPE vocabulary. roberta-base and roberta-large follow that
 paper's table 9: batch 8,192, 500,000 steps, no clipping.
@@ -143,6 +147,40 @@ def roberta_large(data: str, out: str) -> PretrainConfig:
     )
 
 
+def fast_tiny(data: str, out: str) -> PretrainConfig:
+    """Return the shape of bert-tiny with the fast recipe."""
+    return _fast(bert_tiny(data, out), "fast-tiny")
+
+
+def fast_mini(data: str, out: str) -> PretrainConfig:
+    """Return the shape of bert-mini with the fast recipe."""
+    return _fast(bert_mini(data, out), "fast-mini")
+
+
+def fast_small(data: str, out: str) -> PretrainConfig:
+    """Return the shape of bert-small with the fast recipe."""
+    return _fast(bert_small(data, out), "fast-small")
+
+
+def fast_medium(data: str, out: str) -> PretrainConfig:
+    """Return the shape of bert-medium with the fast recipe."""
+    return _fast(bert_medium(data, out), "fast-medium")
+
+
+def _fast(bert: PretrainConfig, name: str) -> PretrainConfig:
+    """Return a preset for a wall-clock budget. Muon's rate is twice bert's, AdamW's is bert's."""
+    rate = bert.optimizer.learning_rate
+    shape = replace(bert.architecture, norm="pre", initializer_std=0.05)
+    return replace(
+        bert,
+        preset=name,
+        dropout=0.0,
+        word_bias="frequency",
+        architecture=shape,
+        optimizer=OptimizerConfig(name="muon", learning_rate=2 * rate, adam_rate=rate, beta2=0.98),
+    )
+
+
 def _small_roberta(bert: PretrainConfig, name: str) -> PretrainConfig:
     """Return a preset for one machine: four times the batch, in as large pieces as before."""
     shape = bert.architecture
@@ -197,6 +235,10 @@ PRESETS: dict[str, Callable[[str, str], PretrainConfig]] = {
     "bert-medium": bert_medium,
     "bert-base": bert_base,
     "bert-large": bert_large,
+    "fast-tiny": fast_tiny,
+    "fast-mini": fast_mini,
+    "fast-small": fast_small,
+    "fast-medium": fast_medium,
     "roberta-tiny": roberta_tiny,
     "roberta-mini": roberta_mini,
     "roberta-small": roberta_small,

@@ -16,7 +16,8 @@ class PretrainConfig:
     Attributes:
         data: a directory written by prepare.
         out: the run directory to write.
-        preset: architecture and rates to start from: bert-SIZE or roberta-SIZE (no next sentence prediction:
+        preset: architecture and rates to start from: bert-SIZE, fast-SIZE (for a budget of minutes
+            to hours; tiny to medium) or roberta-SIZE (no next sentence prediction:
             prepare with --pairing full-sentences); SIZE is tiny, mini, small, medium, base or large.
         init: a model directory to go on from (continued pretraining): its weights, architecture and
             vocabulary count, not those of the preset. Heads that it lacks are drawn at random.
