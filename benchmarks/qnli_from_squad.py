@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import gzip
 import io
 import json
 import math
@@ -29,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith.text.sentences import split_sentences
+from glue_files import text_of
 
 HEADER = ("index", "question", "sentence", "label")
 LABELS = ("entailment", "not_entailment")
@@ -59,16 +59,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the order of the rows")
     parser.add_argument("--compare", help="a published QNLI file with labels")
     arguments = parser.parse_args()
-    squad = json.loads(text_of(Path(arguments.squad)))
+    squad = read(Path(arguments.squad))
     if arguments.out:
         print(json.dumps(write(squad, Path(arguments.out), arguments.seed)))
     if arguments.compare:
         print(json.dumps(agreement(squad, text_of(Path(arguments.compare)))))
 
 
-def text_of(path: Path) -> str:
-    data = path.read_bytes()
-    return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
+def read(path: Path) -> dict[str, Any]:
+    """Return the content of a SQuAD file, packed or not."""
+    squad: dict[str, Any] = json.loads(text_of(path))
+    return squad
 
 
 def write(squad: dict[str, Any], path: Path, seed: int) -> dict[str, int]:

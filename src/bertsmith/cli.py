@@ -23,6 +23,7 @@ from bertsmith import presets
 from bertsmith.config import nearest, overlay, to_dict
 from bertsmith.errors import InputError, RunError
 from bertsmith.recipes import config as verbs
+from bertsmith.recipes.glue_config import GlueConfig
 from bertsmith.recipes.pretrain_config import PretrainConfig
 
 VERBS: dict[str, type[Any]] = {
@@ -32,6 +33,7 @@ VERBS: dict[str, type[Any]] = {
     "finetune": verbs.FinetuneConfig,
     "evaluate": verbs.EvaluateConfig,
     "predict": verbs.PredictConfig,
+    "glue": GlueConfig,
     "fill": verbs.FillConfig,
     "doctor": verbs.DoctorConfig,
     "plan": verbs.PlanConfig,
