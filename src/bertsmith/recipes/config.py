@@ -97,8 +97,8 @@ class FinetuneConfig:
     """Fine-tune a model on a task; keeps the epoch that is best on dev.
 
     Attributes:
-        task: cola, sst2, mrpc, stsb, rte, squad1, squad2, cmrc2018, or for own data classify, regress or
-            answer.
+        task: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, squad1, squad2, cmrc2018, or for own data
+            classify, regress or answer.
         model: a model directory, or a configuration of one for random weights (see --random-weights).
         data: a GLUE task directory, or a CSV, TSV or JSONL file; for questions SQuAD's JSON, or JSONL with
             question, context and answers, or a directory with the published names.
@@ -163,7 +163,7 @@ class EvaluateConfig:
         model: a fine-tuned model directory.
         data: a GLUE task directory, or a CSV, TSV or JSONL file.
         task: default: the task stored in the model.
-        split: for a GLUE directory: train, dev or test.
+        split: for a GLUE directory: train, dev, or another labelled split such as dev_mismatched.
         out: a file for the metrics as JSON.
         text: column of the text.
         second_text: column of the second text of a pair.
