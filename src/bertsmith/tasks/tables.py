@@ -72,7 +72,7 @@ def format_of(path: str) -> str:
     return suffix
 
 
-def _lines(path: str) -> Iterator[str]:
+def text_lines(path: str) -> Iterator[str]:
     """Yield the lines with their ends, without a BOM; only a line feed ends a line."""
     number = 0
     try:
@@ -118,7 +118,7 @@ def _checked(table: Table, line: int, fields: list[str]) -> Mapping[str, str | N
 def _read_csv(path: str, column_names: tuple[str, ...] | None) -> Table:
     assert column_names is None, "a CSV has a header"
     csv.field_size_limit(2**31 - 1)  # a text may be longer than the module's 128 KiB
-    reader = csv.reader(_lines(path), strict=True)
+    reader = csv.reader(text_lines(path), strict=True)
     table = Table(path, _header(path, _next_csv(path, reader) or []), iter(()))
 
     def records() -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -148,7 +148,7 @@ def _next_csv(path: str, reader: Any) -> list[str] | None:
 
 
 def _read_tsv(path: str, column_names: tuple[str, ...] | None) -> Table:
-    lines = (line.removesuffix("\n").removesuffix("\r") for line in _lines(path))
+    lines = (line.removesuffix("\n").removesuffix("\r") for line in text_lines(path))
     columns = column_names or _header(path, next(lines, "").split("\t"))
     table = Table(path, columns, iter(()))
 
@@ -165,7 +165,7 @@ def _read_tsv(path: str, column_names: tuple[str, ...] | None) -> Table:
 
 def _read_jsonl(path: str, column_names: tuple[str, ...] | None) -> Table:
     assert column_names is None, "JSON objects name their fields"
-    lines = enumerate(_lines(path), start=1)
+    lines = enumerate(text_lines(path), start=1)
     table = Table(path, (), iter(()))
 
     def records() -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -204,7 +204,7 @@ def _json_object(path: str, number: int, line: str) -> dict[str, Any]:
 
 
 def _read_text(path: str, column_names: tuple[str, ...] | None) -> Table:
-    lines = (line.removesuffix("\n").removesuffix("\r") for line in _lines(path))
+    lines = (line.removesuffix("\n").removesuffix("\r") for line in text_lines(path))
     return Table(
         path, ("text",), ((number, {"text": line or None}) for number, line in enumerate(lines, start=1))
     )
