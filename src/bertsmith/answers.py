@@ -76,6 +76,48 @@ class Answer(AnswerCandidate):
 
 
 @dataclass(frozen=True)
+class TaggedEntity:
+    """An entity of a text.
+
+    Attributes:
+        label: what it is.
+        start: its first character.
+        end: the character behind its last.
+        text: its characters.
+        probability: mean probability of its words' tags.
+    """
+
+    label: str
+    start: int
+    end: int
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Tagging:
+    """The words of one text with their tags.
+
+    Attributes:
+        words: every word of the text.
+        tags: one a word, in the scheme the model was trained with (ours: IOB2).
+        entities: as places in the text; of words that were given, in these joined by blanks.
+        truncated: a word alone was longer than the model takes, and lost pieces; no word is ever left out.
+    """
+
+    words: list[str]
+    tags: list[str]
+    entities: list[TaggedEntity]
+    truncated: bool
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], truncated: bool) -> Tagging:
+        """Return the answer that a JSON object with these names holds."""
+        entities = [TaggedEntity(**entity) for entity in values["entities"]]
+        return cls(values["words"], values["tags"], entities, truncated)
+
+
+@dataclass(frozen=True)
 class Candidate:
     """A piece for a [MASK] and its probability over the whole vocabulary."""
 

@@ -19,6 +19,7 @@ from bertsmith.files import atomic_directory, storage_errors
 from bertsmith.interop import huggingface
 from bertsmith.model.bert import Bert, BertForClassification, BertForPreTraining, BertForSpans, initialize
 from bertsmith.model.config import BertConfig
+from bertsmith.model.task_heads import BertForTagging, FeatureTagger
 from bertsmith.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -30,7 +31,10 @@ _ARCHITECTURES: dict[type[nn.Module], str] = {
     BertForPreTraining: "BertForPreTraining",
     BertForClassification: "BertForSequenceClassification",
     BertForSpans: "BertForQuestionAnswering",
+    BertForTagging: "BertForTokenClassification",
+    FeatureTagger: "BertModel",  # other programs know no such head; they load the encoder
 }
+_TAGGED = ("tagging", "feature-tagging")
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ def save_bundle(
 
     Args:
         directory: where; an existing one is replaced.
-        model: a ``Bert``, or one with a head of ``model.bert``.
+        model: of a class in ``_ARCHITECTURES``.
         tokenizer: the vocabulary the model was trained with.
         task: content of task.json, or ``None``.
         card: the model card, Markdown.
@@ -163,7 +167,13 @@ def _read_task(
         _check_task(task, path, config, None if classifier is None else classifier.shape[0])
         return task
     # Heads for words and for choices have weights of the same name: they are no head for whole texts.
-    expected = huggingface.class_of(_ARCHITECTURES[BertForClassification], huggingface.model_type_of(config))
+    model_type = huggingface.model_type_of(config)
+    if classifier is not None and values.get("architectures") == [
+        huggingface.class_of(_ARCHITECTURES[BertForTagging], model_type)
+    ]:
+        names = huggingface.label_names(values, classifier.shape[0], directory / "config.json")
+        return {"task": "tag", "head": "tagging", "labels": names}
+    expected = huggingface.class_of(_ARCHITECTURES[BertForClassification], model_type)
     architectures = values.get("architectures") or [expected]
     if classifier is None or "pooler.dense.weight" not in state or expected not in architectures:
         return None
@@ -177,7 +187,7 @@ def _check_task(task: Mapping[str, Any], path: Path, config: BertConfig, num_out
         InputError: label names, length or columns are not what the model can use.
     """
     labels, seq_len, columns = task.get("labels"), task.get("seq_len"), task.get("columns")
-    if task.get("head") == "classification" and (
+    if task.get("head") in ("classification", *_TAGGED) and (
         not isinstance(labels, list)
         or not all(isinstance(label, str) for label in labels)
         or len(set(labels)) != num_outputs

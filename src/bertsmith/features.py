@@ -6,6 +6,7 @@ Padding never counts, nor do the other rows of the batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -28,6 +29,44 @@ def _cls(row: Tensor) -> Tensor:
 
 
 POOLINGS: Mapping[str, Callable[[Tensor], Tensor]] = {"mean": _mean, "max": _max, "cls": _cls}
+
+
+@dataclass(frozen=True)
+class LayerChoice:
+    """Which layers' outputs are features of a word.
+
+    Attributes:
+        layers: numbers of layers; 0 is the embeddings' output.
+        weighted: they are summed with learned weights; else they are concatenated.
+    """
+
+    layers: tuple[int, ...]
+    weighted: bool
+
+
+LAYER_CHOICES: Mapping[str, Callable[[int], LayerChoice]] = {
+    "embeddings": lambda last: LayerChoice((0,), False),
+    "second-to-last": lambda last: LayerChoice((last - 1,), False),
+    "last": lambda last: LayerChoice((last,), False),
+    "weighted-last-4": lambda last: LayerChoice(tuple(range(last - 3, last + 1)), True),
+    "concat-last-4": lambda last: LayerChoice(tuple(range(last - 3, last + 1)), False),
+    "weighted-all": lambda last: LayerChoice(tuple(range(1, last + 1)), True),
+}
+"""From the number of layers to what is read. Source: the paper, table 7."""
+
+
+def choose_layers(name: str, num_layers: int) -> LayerChoice:
+    """Return which layers a name of the paper's table 7 means in a model.
+
+    Raises:
+        InputError: the name is unknown, or the model has fewer layers than it takes.
+    """
+    if name not in LAYER_CHOICES:
+        raise InputError(f"features is {name!r}; take one of {', '.join(LAYER_CHOICES)}")
+    choice = LAYER_CHOICES[name](num_layers)
+    if len(choice.layers) > num_layers:
+        raise InputError(f"features {name} takes more layers than the model's {num_layers}; take last")
+    return choice
 
 
 def check(encoder: Bert, pooling: str, layer: int) -> None:

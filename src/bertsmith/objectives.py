@@ -206,6 +206,34 @@ def by_row(scores: Tensor, layout: Layout) -> Tensor:
     return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-math.inf)
 
 
+class TaggedBatch(Protocol):
+    """Words with a tag each."""
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """What the model takes for the scores of these words."""
+        ...
+
+    @property
+    def labels(self) -> Tensor:
+        """Tags, int64 ``(words,)``."""
+        ...
+
+
+class TaggingObjective:
+    """Cross-entropy over the tags of a word."""
+
+    def counts(self, batch: TaggedBatch) -> dict[str, int]:
+        """Return the number of words."""
+        words = batch.labels.shape[0]
+        return {"loss": words, "accuracy": words}
+
+    def sums(self, model: nn.Module, batch: TaggedBatch) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the summed loss and the number of right words."""
+        loss, correct = class_sums(model(*batch.inputs), batch.labels)
+        return {"loss": loss}, {"accuracy": correct}
+
+
 def unigram_entropy(train_counts: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
     """Return the cross-entropy, in nats, of words guessed by their frequency alone (add-one smoothing).
 

@@ -24,6 +24,7 @@ from bertsmith.answers import (
     Filled,
     Regression,
     Similarities,
+    Tagging,
     TokenVectors,
 )
 from bertsmith.bundle import (
@@ -50,7 +51,8 @@ from bertsmith.tasks.questions import encode_questions
 from bertsmith.tasks.source import RowSet
 from bertsmith.tasks.spans import SPANS
 from bertsmith.tasks.squad import Question
-from bertsmith.tasks.task import KINDS
+from bertsmith.tasks.tagged_rows import TaggedRow, row_to_tag
+from bertsmith.tasks.task import KINDS, TASKS
 from bertsmith.training.loop import autocast
 
 Text = str | tuple[str, str]
@@ -129,6 +131,35 @@ class Predictor:
         outputs, rows = self._head_outputs(texts, "regression", "regress")
         return [
             Regression(float(value), row.truncated) for value, row in zip(outputs[:, 0], rows, strict=True)
+        ]
+
+    def tag(self, texts: Sequence[str | Sequence[str]]) -> list[Tagging]:
+        """Return a tag for each word of each text, and the entities.
+
+        Args:
+            texts: texts, whose words are found (``tagged_rows.words_of``), or lists of words.
+
+        Raises:
+            InputError: the model has no head for words, or an item is neither a text nor a list of words.
+        """
+        if isinstance(texts, str):
+            raise InputError(f"expected a list of texts, got one text {texts[:40]!r}; write [text]")
+        return self.tag_rows([row_to_tag(number, text) for number, text in enumerate(texts)])
+
+    def tag_rows(self, rows: Sequence[TaggedRow]) -> list[Tagging]:
+        """Return the same for rows as they are read from files; those of one document see each other.
+
+        Raises:
+            InputError: the model has no head for words.
+        """
+        head = (self.bundle.task or {}).get("head")
+        if head not in ("tagging", "feature-tagging"):
+            raise InputError(f"{self._where}: cannot tag, it has no tagging head; {self._can}")
+        kind, labels = KINDS[head], tuple(self.labels or ())
+        split = kind.encode(TASKS["tag"], RowSet(list(rows), "texts"), labels, Encoding.of(self.bundle))
+        answers = kind.answers(split, kind.outputs(self._model, split, self._inference), labels, {})
+        return [
+            Tagging.of(answer, truncated) for answer, truncated in zip(answers, split.truncated, strict=True)
         ]
 
     def _head_outputs(
@@ -314,7 +345,13 @@ class Predictor:
     @property
     def _can(self) -> str:
         head = (self.bundle.task or {}).get("head")
-        verbs = {"classification": "classify, ", "regression": "regress, ", "spans": "answer, "}
+        verbs = {
+            "classification": "classify, ",
+            "regression": "regress, ",
+            "spans": "answer, ",
+            "tagging": "tag, ",
+            "feature-tagging": "tag, ",
+        }
         fill = "fill, " if isinstance(self._model, BertForPreTraining) else ""
         return f"it can {verbs.get(head or '', '')}{fill}embed, similarity"
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from bertsmith.errors import InputError
-from bertsmith.tasks.conll import find_split, lines_with_tags, read_columns
+from bertsmith.tasks import conll
+from bertsmith.tasks.conll import ColumnFile, find_split, lines_with_tags
 from bertsmith.tasks.entities import Entity, entities_of, tags_of
+from bertsmith.tasks.source import DataSource
 from bertsmith.tasks.tagged_rows import in_words
 from tests.tasks.test_entities import conlleval
 
@@ -22,6 +24,10 @@ FOUR = (
 def write(path: Path, text: str) -> str:
     path.write_bytes(text.encode("utf-8"))
     return str(path)
+
+
+def read_columns(path: str, **settings: str) -> ColumnFile:
+    return conll.read_columns(path, DataSource(path, **settings))  # type: ignore[arg-type]
 
 
 def test_words_entities_lines_and_documents(tmp_path: Path) -> None:
@@ -70,12 +76,12 @@ def test_white_space_that_is_no_blank_is_a_word(tmp_path: Path) -> None:
 
 def test_columns_are_chosen_by_number(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", FOUR)
-    chunks = read_columns(path, tag_column="3")
+    chunks = read_columns(path, label="3")
     assert {entity.label for row in chunks.rows for entity in row.entities or ()} == {"NP", "VP"}
-    assert read_columns(path, word_column="2", tag_column="4").rows[0].spelled == ["NNP", "VBZ"]
+    assert read_columns(path, text="2", label="4").rows[0].spelled == ["NNP", "VBZ"]
     for name in ("0", "5", "-1", "ner", "²"):
         with pytest.raises(InputError, match="columns 1 to 4"):
-            read_columns(path, tag_column=name)
+            read_columns(path, label=name)
 
 
 def test_a_single_column_has_no_tags(tmp_path: Path) -> None:

@@ -12,14 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertsmith.errors import InputError
+from bertsmith.tasks import marked_text
 from bertsmith.tasks.entities import Entity
-from bertsmith.tasks.marked_text import read_marked_text
+from bertsmith.tasks.marked_text import MarkedText
+from bertsmith.tasks.source import DataSource
 from bertsmith.tasks.tagged_rows import TaggedRow, count_unspelled, in_characters, in_words, words_of
 
 
 def write(path: Path, *rows: dict[str, Any]) -> str:
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     return str(path)
+
+
+def read_marked_text(path: str, text: str | None, label: str | None, missing: str) -> MarkedText:
+    return marked_text.read_marked_text(path, DataSource(path, text=text, label=label, missing=missing))
 
 
 def spelled(text: str) -> list[str]:
@@ -96,8 +102,9 @@ def test_rows_without_text_or_spans(tmp_path: Path) -> None:
     skipped = read_marked_text(path, None, None, "skip")
     assert [row.text for row in skipped.rows] == ["a", "c"]
     assert skipped.counts["missing_rows"] == 2
-    kept = read_marked_text(path, None, None, "keep")
-    assert [row.missing for row in kept.rows] == [(), ("text",), ("spans",), ()]
+    texts = marked_text.read_marked_text(path, DataSource(path), labelled=False)
+    assert [row.missing for row in texts.rows] == [(), ("text",), (), ()]
+    assert texts.label_key is None
     unlabelled = read_marked_text(write(tmp_path / "b.jsonl", {"text": "a"}), None, None, "error")
     assert unlabelled.rows[0].entities is None
     assert unlabelled.label_key is None

@@ -198,8 +198,9 @@ def config_to_huggingface(
     if num_outputs is not None:
         names: Sequence[str] = (task or {}).get("labels") or [f"LABEL_{i}" for i in range(num_outputs)]
         assert len(names) == num_outputs, f"{len(names)} label names for {num_outputs} outputs"
-        regression = num_outputs == 1 or (task or {}).get("head") == "regression"
-        values["problem_type"] = "regression" if regression else "single_label_classification"
+        if architecture == "BertForSequenceClassification":
+            regression = num_outputs == 1 or (task or {}).get("head") == "regression"
+            values["problem_type"] = "regression" if regression else "single_label_classification"
         values["id2label"] = {str(index): name for index, name in enumerate(names)}
         values["label2id"] = {name: index for index, name in enumerate(names)}
     return values
@@ -219,18 +220,23 @@ def task_from_huggingface(values: Mapping[str, Any], num_outputs: int, path: Pat
     }.get(values.get("problem_type"))
     if head is None:
         raise InputError(f"{path}: problem_type is {values['problem_type']!r}, which is unknown")
-    labels = None
-    if head != "regression":
-        try:
-            names = {int(index): str(name) for index, name in (values.get("id2label") or {}).items()}
-        except (AttributeError, ValueError):
-            raise InputError(f"{path}: id2label is no object of numbers and names; mend it") from None
-        labels = [names.get(index, f"LABEL_{index}") for index in range(num_outputs)]
-        if len(names) not in (0, num_outputs):
-            raise InputError(
-                f"{path}: id2label names {len(names)} labels but the head has {num_outputs} outputs"
-            )
+    labels = None if head == "regression" else label_names(values, num_outputs, path)
     return {"task": "regress" if head == "regression" else "classify", "head": head, "labels": labels}
+
+
+def label_names(values: Mapping[str, Any], num_outputs: int, path: Path) -> list[str]:
+    """Return the names that config.json gives a head's outputs, LABEL_0 and so on where it gives none.
+
+    Raises:
+        InputError: they do not fit the head.
+    """
+    try:
+        names = {int(index): str(name) for index, name in (values.get("id2label") or {}).items()}
+    except (AttributeError, ValueError):
+        raise InputError(f"{path}: id2label is no object of numbers and names; mend it") from None
+    if len(names) not in (0, num_outputs):
+        raise InputError(f"{path}: id2label names {len(names)} labels but the head has {num_outputs} outputs")
+    return [names.get(index, f"LABEL_{index}") for index in range(num_outputs)]
 
 
 def read_state(directory: Path) -> State:

@@ -65,7 +65,8 @@ def to_roberta(stored: Mapping[str, Tensor], model_type: str, pad_id: int) -> di
         model_type: one of ``MODEL_TYPES``.
         pad_id: id of the padding.
     """
-    with_head = any(name.startswith("classifier.") for name in stored)
+    # A head for words has no dense layer before it, so there is no pooler.
+    with_head = all(any(name.startswith(part) for name in stored) for part in ("classifier.", "bert.pooler."))
     result = {}
     for name, value in stored.items():
         theirs = _renamed(name, model_type, with_head)

@@ -10,13 +10,13 @@ from bertsmith.model.config import BertConfig
 from bertsmith.model.dropout import Dropout
 from bertsmith.model.embeddings import Embeddings
 from bertsmith.model.encoder import LAYERS, final_norm
-from bertsmith.model.heads import MlmHead, Pooler
+from bertsmith.model.heads import LayerMix, MlmHead, Pooler
 
 
 def initialize(module: nn.Module, std: float) -> None:
     """Draw the weights as the original does: a normal cut at two sigma; biases 0; LayerNorm 1 and 0.
 
-    The row of [PAD] is drawn like any other.
+    The row of [PAD] is drawn like any other. What BERT has not, an LSTM, begins as PyTorch lets it.
 
     Args:
         module: a module whose linear, embedding and normalisation layers are drawn anew, in place.
@@ -31,6 +31,8 @@ def initialize(module: nn.Module, std: float) -> None:
             nn.init.ones_(part.weight)
         if isinstance(part, (nn.Linear, nn.LayerNorm, MlmHead)):
             nn.init.zeros_(part.bias)
+        if isinstance(part, (nn.LSTM, LayerMix)):
+            part.reset_parameters()
 
 
 def first_tokens(tokens: Tokens) -> Tensor:

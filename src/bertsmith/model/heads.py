@@ -1,4 +1,4 @@
-"""What is put on the encoder: pooler, masked language model, classes.
+"""What is put on the encoder: pooler, masked language model, a mixture of layers.
 
 Heads score only what is read: the picked places of the masked language model, the first token of each row.
 """
@@ -53,3 +53,26 @@ class MlmHead(nn.Module):
         """
         transformed = self.norm(self.activation(self.dense(picked)))
         return functional.linear(transformed, word_embeddings, self.bias)  # (picks, vocab)
+
+
+class LayerMix(nn.Module):
+    """A sum of layers' outputs with learned weights: softmax of one number a layer, times one scale.
+
+    Source: arXiv 1802.05365 (ELMo), equation 1.
+    """
+
+    def __init__(self, num_layers: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.empty(num_layers))
+        self.scale = nn.Parameter(torch.empty(()))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Begin with the mean."""
+        nn.init.zeros_(self.weights)
+        nn.init.ones_(self.scale)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Return float ``(places, hidden)`` from states ``(places, layers, hidden)``."""
+        shares = torch.softmax(self.weights, dim=0)
+        return self.scale * (shares[:, None] * states).sum(dim=1)  # (places, hidden)

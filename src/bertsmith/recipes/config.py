@@ -97,11 +97,12 @@ class FinetuneConfig:
     """Fine-tune a model on a task; keeps the epoch that is best on dev.
 
     Attributes:
-        task: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, squad1, squad2, cmrc2018, or for own data
-            classify, regress or answer.
+        task: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, squad1, squad2, cmrc2018, conll, or for own
+            data classify, regress, answer or tag.
         model: a model directory, or a configuration of one for random weights (see --random-weights).
         data: a GLUE task directory, or a CSV, TSV or JSONL file; for questions SQuAD's JSON, or JSONL with
-            question, context and answers, or a directory with the published names.
+            question, context and answers, or a directory with the published names; for words to tag a
+            directory of CoNLL-2003, a file of columns, or JSONL with spans.
         out: the run directory to write.
         dev: the dev file for own data; without it a tenth of the rows, chosen by the seed, is kept for dev.
         text: column of the text; default: found in the header.
@@ -125,6 +126,10 @@ class FinetuneConfig:
         max_query_len: questions: pieces of the longest question (default 64); longer ones are cut.
         max_answer_len: questions: pieces of the longest answer (default 30).
         n_best: questions: candidates for an answer that are reported (default 20).
+        context: tagging: words see their "document" as far as seq_len reaches (default), or their "sentence".
+        scheme: tagging: iob1, iob2, bioes, bilou or bmes, in a file of columns; default: it is found.
+        features: tagging: do not train the encoder, but a BiLSTM on its layers' output: embeddings,
+            second-to-last, last, weighted-last-4, concat-last-4 or weighted-all (learning rate about 1e-3).
         optimizer: optimiser and schedule.
     """
 
@@ -152,6 +157,9 @@ class FinetuneConfig:
     max_query_len: int | None = None
     max_answer_len: int | None = None
     n_best: int | None = None
+    context: str | None = None
+    scheme: str | None = None
+    features: str | None = None
     optimizer: OptimizerConfig = field(default_factory=lambda: OptimizerConfig(learning_rate=2e-5))
 
 
@@ -169,6 +177,7 @@ class EvaluateConfig:
         second_text: column of the second text of a pair.
         label: column of the label.
         missing: a row without text or label: "error" or "skip".
+        scheme: of the tags in a file of columns; default: it is found.
         batch_tokens: pieces a forward pass.
         precision: "auto", "float32" or "bfloat16".
     """
@@ -182,6 +191,7 @@ class EvaluateConfig:
     second_text: str | None = None
     label: str | None = None
     missing: str = "error"
+    scheme: str | None = None
     batch_tokens: int = 4096
     precision: str = "float32"
 
@@ -194,10 +204,13 @@ class PredictConfig:
 
     Attributes:
         model: a fine-tuned model directory.
-        input: a .txt (one text a line), CSV, TSV or JSONL file, or - for text lines on standard input.
-        out: the .jsonl file to write, or - for standard output.
+        input: a .txt (one text a line), CSV, TSV or JSONL file, or - for text lines on standard input; to tag
+            words also a file of columns.
+        out: the .jsonl file to write, or - for standard output; a name in .conll: the columns of the input
+            with one more, the tags.
         text: column of the text.
         second_text: column of the second text of a pair.
+        scheme: of the tags in a .conll file: iob1, iob2, bioes, bilou or bmes; default: the input's, or iob2.
         batch_tokens: pieces a forward pass.
         precision: "auto", "float32" or "bfloat16".
     """
@@ -207,6 +220,7 @@ class PredictConfig:
     out: str
     text: str | None = None
     second_text: str | None = None
+    scheme: str | None = None
     batch_tokens: int = 4096
     precision: str = "float32"
 

@@ -17,7 +17,7 @@ from bertsmith.tasks.kind import Encoding, Task
 from bertsmith.tasks.prepared import read_other_dev, with_other_dev
 from bertsmith.tasks.rows import Columns
 from bertsmith.tasks.source import DataSource, RowSet
-from bertsmith.tasks.task import TASKS, find_task
+from bertsmith.tasks.task import TASKS, all_settings, find_task, settings_of
 
 
 def evaluate(config: EvaluateConfig) -> dict[str, Any]:
@@ -37,6 +37,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     bundle = load_bundle(config.model)
     stored = bundle.task or {}
     task = _task(config, stored)
+    settings_of(task, dict.fromkeys(all_settings()) | {"scheme": config.scheme})
     model = task.kind.load_model(bundle, None).to(inference.device)
     source = _source(config, stored)
     rows = _read(config, task, source)
@@ -54,6 +55,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
         "partial": rows.partial,
         "examples": len(rows.rows),
         "metrics": found.metrics,
+        **found.details,
         "loss": found.loss,
         "constant_predictions": found.constant,
         "truncated_rows": sum(data.truncated),
@@ -126,6 +128,7 @@ def _source(config: EvaluateConfig, stored: dict[str, Any]) -> DataSource:
         config.label,
         config.missing,
         Columns(**columns) if columns else None,
+        scheme=config.scheme,
     )
 
 

@@ -40,7 +40,7 @@ from bertsmith.training.optimizer import build_optimizer
 from bertsmith.training.schedule import Budget, rate_of
 
 EVALUATION_TOKENS = 4096
-HEADS = ("classifier.", "span_scores.")
+HEADS = ("classifier.", "span_scores.", "lstm.", "mix.")
 
 
 def finetune(config: FinetuneConfig) -> dict[str, Any]:
@@ -65,7 +65,13 @@ def finetune(config: FinetuneConfig) -> dict[str, Any]:
     bundle = _start(config)
     check_seq_len(config.seq_len, bundle.config.max_positions, config.truncation)
     source = DataSource(
-        config.data, config.dev, config.text, config.second_text, config.label, config.missing
+        config.data,
+        config.dev,
+        config.text,
+        config.second_text,
+        config.label,
+        config.missing,
+        scheme=config.scheme,
     )
     settings = settings_of(task, {name: getattr(config, name) for name in all_settings()})
     encoding = Encoding(bundle.tokenizer, config.seq_len, config.truncation, settings)

@@ -108,6 +108,7 @@ def summarize(
         "task": task.name,
         "model": config.model,
         "dev": dict(best.best.metrics) if best.best else None,
+        "dev_details": best.best.details if best.best else {},
         "main_metric": task.main_metric,
         "best_seed": best.seed,
         "mean": means,

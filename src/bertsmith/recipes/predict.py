@@ -20,6 +20,7 @@ from bertsmith import files, predictor
 from bertsmith.device import limit_threads
 from bertsmith.errors import InputError
 from bertsmith.recipes.config import PredictConfig
+from bertsmith.recipes.predict_tagging import COLUMNS_ENDING, lines_of_columns, tagging_answers
 from bertsmith.tasks.rows import Columns, Row, find_columns, iterate_rows
 from bertsmith.tasks.squad import read_questions
 from bertsmith.tasks.tables import open_table
@@ -45,6 +46,14 @@ def predict(config: PredictConfig) -> dict[str, Any]:
             f"{model.bundle.directory}: the model has no head to predict with; fine-tune it first"
         )
     counts = {"rows": 0, "truncated_rows": 0, "rows_without_text": 0}
+    if config.out.endswith(COLUMNS_ENDING):
+        with _opened(config.out) as file:
+            file.writelines(lines_of_columns(model, config, counts))
+        return {**counts, "out": config.out}
+    if config.scheme is not None:
+        raise InputError(
+            f"--scheme {config.scheme} would be ignored: only --out FILE{COLUMNS_ENDING} has tags"
+        )
     with _opened(config.out) as file:
         for answer in _ANSWERS[head](model, config, counts):
             file.write(json.dumps({"row": counts["rows"], **answer}, ensure_ascii=False) + "\n")
@@ -127,4 +136,6 @@ _ANSWERS: dict[
     "classification": _text_answers,
     "regression": _text_answers,
     "spans": _span_answers,
+    "tagging": tagging_answers,
+    "feature-tagging": tagging_answers,
 }

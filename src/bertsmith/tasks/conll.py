@@ -23,6 +23,8 @@ from bertsmith.tasks.entities import (
     parts_of,
     tags_of,
 )
+from bertsmith.tasks.rows import Columns
+from bertsmith.tasks.source import DataSource
 from bertsmith.tasks.tables import text_lines
 from bertsmith.tasks.tagged_rows import TaggedRow, row_of_words
 
@@ -36,7 +38,7 @@ SPLITS = {
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnFile:
     """A file of columns.
 
     Attributes:
@@ -80,17 +82,16 @@ def find_split(directory: Path, split: str) -> Path | None:
     return found[0] if found else None
 
 
-def read_columns(
-    path: str, word_column: str | None = None, tag_column: str | None = None, scheme: str | None = None
-) -> Columns:
+def read_columns(path: str, source: DataSource, labelled: bool = True) -> ColumnFile:
     """Read a file of columns, plain or ``.gz``.
 
     Args:
         path: the file.
-        word_column: counted from 1; ``None``: the first.
-        tag_column: counted from 1; ``None``: the last, if there is more than one.
-        scheme: of the tags, a name in ``SCHEMES``: a tag that it would write otherwise is an error. ``None``:
-            it is found, and such tags are counted.
+        source: ``text`` and ``label``: which columns hold words and tags, counted from 1; else those stored
+            with a model, where the file has them; else the first and, if there are several, the last.
+            ``scheme``: of the tags, a name in ``SCHEMES``: a tag that it would write otherwise is an error;
+            ``None``: it is found, and such tags are counted.
+        labelled: read the tags too.
 
     Raises:
         InputError: the file is missing or damaged, a line has more or fewer columns than the first, a tag is
@@ -100,9 +101,11 @@ def read_columns(
     if not sentences:
         raise InputError(f"{path}: no word in it; expected one word a line, blank lines between sentences")
     width = len(sentences[0].fields[0])
-    word_at = _column(path, "--text", word_column or "1", width)
-    has_tags = tag_column is not None or width > 1
-    tag_at = _column(path, "--label", tag_column or str(width), width) if has_tags else None
+    stored = source.stored or Columns("1")
+    word_at = _column(path, "--text", source.text or _fitting(stored.text, width) or "1", width)
+    has_tags = labelled and (source.label is not None or width > 1)
+    named = source.label or _fitting(stored.label, width) or str(width)
+    tag_at = _column(path, "--label", named, width) if has_tags else None
     rows = []
     all_tags: list[list[str]] = []
     for sentence in sentences:
@@ -113,7 +116,7 @@ def read_columns(
             all_tags.append([fields[tag_at] for fields in sentence.fields])
             entities = _entities_of(path, sentence.line, all_tags[-1])
         rows.append(row_of_words(words, entities, sentence.line, sentence.document))
-    found = None if tag_at is None else _scheme_of(path, sentences, all_tags, scheme)
+    found = None if tag_at is None else _scheme_of(path, sentences, all_tags, source.scheme)
     counts = {
         "rows": len(rows),
         "documents": len({row.document for row in rows}),
@@ -121,7 +124,7 @@ def read_columns(
         "entities": sum(len(row.entities or ()) for row in rows),
         "irregular_tags": sum(len(irregular_tags(tags, found)) for tags in all_tags) if found else 0,
     }
-    return Columns(rows, counts, found, word_at + 1, None if tag_at is None else tag_at + 1)
+    return ColumnFile(rows, counts, found, word_at + 1, None if tag_at is None else tag_at + 1)
 
 
 def _sentences(path: str) -> list[_Sentence]:
@@ -163,6 +166,10 @@ def _check_fields(path: str, number: int, fields: list[str], width: int) -> None
         )
     if not all(fields):
         raise InputError(f"{path}, line {number}: an empty column; mend the line")
+
+
+def _fitting(number: str | None, width: int) -> str | None:
+    return number if number is not None and number.isdigit() and 1 <= int(number) <= width else None
 
 
 def _column(path: str, flag: str, name: str, width: int) -> int:

@@ -89,7 +89,7 @@ def tags_of(entities: Iterable[Entity], num_words: int, scheme: str) -> list[str
         num_words: words of the sentence.
         scheme: a name in ``SCHEMES``.
     """
-    first, inner, last, only = SCHEMES[scheme]
+    first, inner, last, only = tuple(SCHEMES[scheme])
     tags = [OUTSIDE] * num_words
     before = Entity(-1, -1, "")
     for entity in sorted(entities):

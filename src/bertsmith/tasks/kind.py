@@ -113,11 +113,13 @@ class Score:
         metrics: the task's metrics over all rows.
         loss: mean loss over all rows; of a regression in the labels' unit.
         constant: every row got the same prediction: nothing was learnt, or it was lost.
+        details: what else is to be said about the metrics, of JSON types.
     """
 
     metrics: dict[str, float]
     loss: float
     constant: bool
+    details: dict[str, Any] = field(default_factory=dict)
 
 
 def _as_they_are(task: Task, train: Split, dev: Split) -> tuple[Split, Split]:

@@ -15,6 +15,8 @@ from typing import Any
 from bertsmith.config import nearest
 from bertsmith.errors import InputError
 from bertsmith.tasks.entities import Entity
+from bertsmith.tasks.rows import Columns
+from bertsmith.tasks.source import DataSource
 from bertsmith.tasks.tables import Table, open_table
 from bertsmith.tasks.tagged_rows import TaggedRow, count_unspelled, words_of
 
@@ -42,31 +44,33 @@ class MarkedText:
     label_key: str | None
 
 
-def read_marked_text(path: str, text_key: str | None, label_key: str | None, missing: str) -> MarkedText:
+def read_marked_text(path: str, source: DataSource, labelled: bool = True) -> MarkedText:
     """Read a file of JSON lines, plain or ``.gz``.
 
     Args:
         path: the file.
-        text_key: as the user named it.
-        label_key: the same.
-        missing: a row without text or spans: "error", "skip", or "keep": without words.
+        source: ``text`` and ``label``: keys as the user named them; else those stored with a model, where the
+            file has them; else well-known ones. ``missing``: a row without text or spans: "error" or "skip".
+        labelled: read the spans too; else a row without text comes back without words, saying what it lacks.
 
     Raises:
         InputError: a file or key is missing, a span is none or does not fit its text; the line is named.
     """
     table = open_table(path)
-    text_key = _key(table, "--text", text_key, TEXT_KEYS)
-    found_label = _key(table, "--label", label_key, LABEL_KEYS)
+    stored = source.stored or Columns("text")
+    text_key = _key(table, "--text", source.text, (stored.text, *TEXT_KEYS))
+    label_keys = (stored.label, *LABEL_KEYS)
+    label_key = _key(table, "--label", source.label, label_keys) if labelled else None
     if text_key is None:
         raise InputError(
             f"{path}: no key is known to be the text; name it with --text; keys: {', '.join(table.columns)}"
         )
-    rows = list(_rows(table, text_key, found_label))
+    rows = list(_rows(table, text_key, label_key))
     lacking = [row for row in rows if row.missing]
-    if lacking and missing == "error":
+    if labelled and lacking and source.missing == "error":
         named = ", ".join(f"line {row.line} ({' and '.join(row.missing)})" for row in lacking[:5])
         raise InputError(f"{path}: {len(lacking)} rows lack a value: {named}; mend them, or --missing skip")
-    if missing != "keep":
+    if labelled:
         rows = [row for row in rows if not row.missing]
     counts = {
         "rows": len(rows),
@@ -76,10 +80,10 @@ def read_marked_text(path: str, text_key: str | None, label_key: str | None, mis
         "entities": sum(len(row.entities or ()) for row in rows),
         "unspelled_entities": sum(map(count_unspelled, rows)),
     }
-    return MarkedText(rows, counts, text_key, found_label)
+    return MarkedText(rows, counts, text_key, label_key)
 
 
-def _key(table: Table, flag: str, named: str | None, known: tuple[str, ...]) -> str | None:
+def _key(table: Table, flag: str, named: str | None, known: tuple[str | None, ...]) -> str | None:
     if named is not None and named not in table.columns:
         raise InputError(f"{table.path}: no key {named!r} ({flag}); {nearest(named, list(table.columns))}")
     return named or next((key for key in known if key in table.columns), None)

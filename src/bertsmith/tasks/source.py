@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bertsmith.errors import InputError
 from bertsmith.randomness import generator
 from bertsmith.tasks.rows import MISSING_POLICIES, Columns
@@ -23,6 +26,7 @@ class DataSource:
         label: column of the label, as named by the user.
         missing: a row without text or label: "error" or "skip".
         stored: columns stored with a model: used where a file has them, and they say whether rows are pairs.
+        scheme: of the tags in a file of columns, as named by the user; ``None``: it is found.
     """
 
     data: str
@@ -32,6 +36,7 @@ class DataSource:
     label: str | None = None
     missing: str = "error"
     stored: Columns | None = None
+    scheme: str | None = None
 
     def __post_init__(self) -> None:
         if self.missing not in MISSING_POLICIES:
@@ -82,14 +87,27 @@ class RowSet(Generic[RowT]):
         """Return where a row stands, for messages."""
         return f"{self.path}, line {self.rows[index].line}:"
 
+    def groups(self) -> list[list[int]]:
+        """Return which rows may only be chosen together, in the order of the file: each row by itself."""
+        return [[index] for index in range(len(self.rows))]
+
 
 def subset(rows: RowSet[RowT], indices: Iterable[int]) -> RowSet[RowT]:
     """Return some of the rows, in the order of the file."""
     return replace(rows, rows=[rows.rows[index] for index in sorted(indices)])
 
 
+def _drawn(groups: list[list[int]], number: int, order: NDArray[np.int64]) -> tuple[list[int], list[int]]:
+    """Return the rows of groups in an order until there are ``number``, and the other rows."""
+    chosen: list[int] = []
+    rest: list[int] = []
+    for group in order:
+        (chosen if len(chosen) < number else rest).extend(groups[group])
+    return chosen, rest
+
+
 def limit(rows: RowSet[RowT], number: int, seed: int) -> RowSet[RowT]:
-    """Return ``number`` rows that the seed chooses; 0 or more than there are: all.
+    """Return ``number`` rows that the seed chooses (more if they come in groups); 0 or more than all: all.
 
     Raises:
         InputError: the number is negative.
@@ -98,18 +116,22 @@ def limit(rows: RowSet[RowT], number: int, seed: int) -> RowSet[RowT]:
         raise InputError(f"limit-rows is {number}; it has to be 0 (all) or more")
     if number == 0 or number >= len(rows.rows):
         return rows
-    return subset(rows, generator(seed, "limit").permutation(len(rows.rows))[:number])
+    groups = rows.groups()
+    return subset(rows, _drawn(groups, number, generator(seed, "limit").permutation(len(groups)))[0])
 
 
 def hold_out(rows: RowSet[RowT], seed: int, fraction: float = 0.1) -> tuple[RowSet[RowT], RowSet[RowT]]:
-    """Return the rows to train on and those to keep for dev, chosen by the seed.
+    """Return the rows to train on and those to keep for dev, chosen by the seed; groups stay whole.
 
     Raises:
-        InputError: there are fewer than two rows.
+        InputError: there are fewer than two rows or groups.
     """
-    total = len(rows.rows)
-    if total < 2:
-        raise InputError(f"{rows.path}: {total} rows; at least 2 are needed to keep one for dev")
-    order = generator(seed, "dev").permutation(total)
-    kept = max(1, round(total * fraction))
-    return subset(rows, order[kept:]), subset(rows, order[:kept])
+    groups = rows.groups()
+    if len(groups) < 2:
+        what = "rows" if len(groups) == len(rows.rows) else "documents"
+        raise InputError(f"{rows.path}: {len(groups)} {what}; at least 2 are needed to keep one for dev")
+    number = max(1, round(len(rows.rows) * fraction))
+    kept, rest = _drawn(groups, number, generator(seed, "dev").permutation(len(groups)))
+    if not rest:  # the last group is the largest
+        raise InputError(f"{rows.path}: no row is left to train on beside those kept for dev; give --dev")
+    return subset(rows, rest), subset(rows, kept)

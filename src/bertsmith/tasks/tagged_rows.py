@@ -11,6 +11,7 @@ from typing import Any
 
 from tokenizers import Regex, pre_tokenizers
 
+from bertsmith.errors import InputError
 from bertsmith.tasks.entities import Entity
 
 _LETTER = r"[[\p{L}\p{M}\p{N}_]&&[^\p{Han}]]"
@@ -76,6 +77,21 @@ def row_of_words(
     places = tuple((end - 1 - len(word), end - 1) for end, word in zip(ends, words, strict=True))
     found = None if entities is None else tuple(in_characters(places, entities))
     return TaggedRow(" ".join(words), places, found, line, document)
+
+
+def row_to_tag(number: int, text: str | Sequence[str]) -> TaggedRow:
+    """Return a text, or a list of words, as a document of one row.
+
+    Raises:
+        InputError: it is neither.
+    """
+    if isinstance(text, str):
+        return TaggedRow(text, words_of(text), None, 1, number)
+    if not isinstance(text, (list, tuple)) or not all(isinstance(word, str) for word in text):
+        raise InputError(
+            f"text number {number} is a {type(text).__name__}; expected a text or a list of words"
+        )
+    return row_of_words(text, None, 1, number)
 
 
 def in_characters(words: Sequence[Place], entities: Iterable[Entity]) -> list[Entity]:

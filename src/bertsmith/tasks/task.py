@@ -8,17 +8,19 @@ from typing import Any
 
 from bertsmith.config import nearest
 from bertsmith.errors import InputError
-from bertsmith.tasks import custom, glue, squad
+from bertsmith.tasks import custom, glue, squad, tagged_source
 from bertsmith.tasks.classification import CLASSIFICATION
 from bertsmith.tasks.kind import Kind, Labels, Task
 from bertsmith.tasks.regression import REGRESSION
 from bertsmith.tasks.spans import SPANS
+from bertsmith.tasks.tagging import TAGGING
 
-KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (CLASSIFICATION, REGRESSION, SPANS)}
+KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (CLASSIFICATION, REGRESSION, SPANS, TAGGING)}
 
 _NO_OR_YES = ("0", "1")
 _ENTAILED_OR_NOT = ("entailment", "not_entailment")
 _INFERENCE = ("contradiction", "entailment", "neutral")
+_ENTITY_METRICS = ("f1", "precision", "recall", "strict_f1", "macro_f1", "accuracy")
 
 
 def _glue(name: str, labels: Labels, metrics: tuple[str, ...], main_metric: str) -> Task:
@@ -74,6 +76,8 @@ TASKS: Mapping[str, Task] = {
         custom.read_split,
         scale_values=True,
     ),
+    "conll": Task("conll", TAGGING, None, _ENTITY_METRICS, "f1", tagged_source.read_split),
+    "tag": Task("tag", TAGGING, None, _ENTITY_METRICS, "f1", tagged_source.read_split),
 }
 
 
