@@ -50,7 +50,7 @@ from bertsmith.tasks.kind import Encoding
 from bertsmith.tasks.questions import encode_questions
 from bertsmith.tasks.source import RowSet
 from bertsmith.tasks.spans import SPANS
-from bertsmith.tasks.squad import Question
+from bertsmith.tasks.squad import Question, QuestionSet
 from bertsmith.tasks.tagged_rows import TaggedRow, row_to_tag
 from bertsmith.tasks.task import KINDS, TASKS
 from bertsmith.training.loop import autocast
@@ -194,7 +194,7 @@ class Predictor:
             if passage is None:
                 raise InputError(f"text number {number} is a single text; expected (question, passage)")
             rows.append(Question(str(number), question, passage, (), False, number))
-        split = encode_questions(RowSet(rows, "questions"), Encoding.of(self.bundle))
+        split = encode_questions(QuestionSet(rows, "questions"), Encoding.of(self.bundle))
         outputs = SPANS.outputs(self._model, split, self._inference)
         found = SPANS.answers(split, outputs, None, (self.bundle.task or {}).get("tuned") or {})
         return [Answer.of(values, cut) for values, cut in zip(found, split.truncated, strict=True)]

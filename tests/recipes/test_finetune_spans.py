@@ -263,6 +263,19 @@ def test_c037_mismatching_answers_are_counted_and_no_question_is_dropped(
         finetune(config(model, write(tmp_path / "no.jsonl", rows), tmp_path / "no", task="squad1"))
 
 
+def test_dev_passages_are_not_trained_on(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = make_rows(40, 6)
+    for index, row in enumerate(rows):
+        row |= {key: rows[index - index % 4][key] for key in ("context", "answers")}
+    data = write(tmp_path / "train.jsonl", rows)
+    summary = finetune(config(model, data, tmp_path / "run", epochs=1, seq_len=14))
+    assert summary["dev_rows"] == 4, "all questions on one of ten passages"
+    assert summary["train_rows"] == 36
+    assert "36 questions become" in caplog.text
+
+
 def test_settings_of_other_tasks_are_refused(model: Path, tmp_path: Path) -> None:
     csv = tiny.write_csv(tmp_path / "rows.csv", tiny.make_rows(20))
     with pytest.raises(InputError, match=r"--window-step 4 would be ignored: .* squad1.*not for classify"):

@@ -15,8 +15,7 @@ from bertsmith.errors import InputError
 from bertsmith.tasks.config import SpanConfig
 from bertsmith.tasks.kind import Encoding
 from bertsmith.tasks.questions import Questions, check_spans, encode_questions
-from bertsmith.tasks.source import RowSet
-from bertsmith.tasks.squad import Gold, Question, found_near, read_questions
+from bertsmith.tasks.squad import Gold, Question, QuestionSet, found_near, read_questions
 from bertsmith.text.config import TokenizerConfig
 from bertsmith.text.tokenizer import SPECIAL_TOKENS, Tokenizer
 
@@ -39,7 +38,7 @@ def encode(
     rows: Sequence[Question], tokenizer: Tokenizer, seq_len: int, config: SpanConfig, truncation: str = "tail"
 ) -> Questions:
     encoding = Encoding(tokenizer, seq_len, truncation, asdict(config))
-    return encode_questions(RowSet(list(rows), "train.json"), encoding)
+    return encode_questions(QuestionSet(list(rows), "train.json"), encoding)
 
 
 def answer_of(inputs: Questions, number: int, passage: str) -> str:
@@ -166,7 +165,7 @@ def test_long_questions_are_cut_and_counted(tokenizer: Tokenizer) -> None:
     assert tokenizer.decode(tail.encoded[0].ids) == "[CLS] where where what [SEP] oslo [SEP]"
     head = encode(rows, tokenizer, 32, SpanConfig(max_query_len=3), truncation="head")
     assert tokenizer.decode(head.encoded[0].ids) == "[CLS] what what is [SEP] oslo [SEP]"
-    with pytest.raises(InputError, match=r"train\.json, line 1: the question has 5 pieces.*max-query-len 3"):
+    with pytest.raises(InputError, match=r"train\.json, question q: .* 5 pieces.*max-query-len 3"):
         encode(rows, tokenizer, 32, SpanConfig(max_query_len=3), truncation="error")
 
 

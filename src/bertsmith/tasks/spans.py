@@ -6,6 +6,7 @@ Source: the paper, sections 4.2 and 4.3; run_squad.py.
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,8 @@ from bertsmith.tasks.kind import Encoding, Kind, Labels, Outputs, Score, Split, 
 from bertsmith.tasks.questions import Questions, encode_questions
 from bertsmith.tasks.source import RowSet
 from bertsmith.training.loop import autocast
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -166,6 +169,13 @@ def _fit(task: Task, train: Split, dev: Split) -> tuple[Split, Split]:
     if (asked(train).targets == IGNORED).all():
         raise InputError(
             f"{train.rows.path}: no answer stands in its passage; each needs text and answer_start"
+        )
+    parts, rows = train.num_units, len(train.rows.rows)
+    if parts > 1.5 * rows:
+        _LOG.warning(
+            "%s: %d questions become %d windows; a larger --seq-len (384 in the original) reads more of a "
+            "passage at once",
+            *(train.rows.path, rows, parts),
         )
     return train, dev
 

