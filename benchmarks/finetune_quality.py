@@ -22,6 +22,7 @@ import importlib.metadata
 import json
 import math
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -67,6 +68,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seq-len", type=int, default=128)
     parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--out", default="results/finetune_quality", help="one JSON file a run")
+    parser.add_argument(
+        "--keep-models", help="directory for our models, TASK-seedN: bertsmith glue reads them"
+    )
     parser.add_argument("--print", action="store_true", help="run nothing, print what is there")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()
@@ -163,6 +167,10 @@ def ours(task: str, seed: int, glue: Path, arguments: argparse.Namespace) -> lis
                 optimizer=OptimizerConfig(learning_rate=arguments.rate),
             )
         )
+        if arguments.keep_models:
+            kept = Path(arguments.keep_models) / f"{task}-seed{seed}"
+            shutil.rmtree(kept, ignore_errors=True)  # of a run that was stopped before its result was written
+            shutil.copytree(Path(directory) / "model", kept)
     return [epoch["dev"] for epoch in summary["seeds"][0]["epochs"]]
 
 

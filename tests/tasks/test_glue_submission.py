@@ -363,3 +363,12 @@ def test_a_file_of_a_thousand_times_the_size_is_not_unpacked(good: Path, tmp_pat
             archive.writestr(name, content if name != "RTE.tsv" else bytes(80 << 20))
     (problem,) = check_submission(tmp_path / "x.zip")
     assert str(problem) == "RTE.tsv: has 83,886,080 bytes; 3,000 rows need far fewer"
+
+
+def test_an_encrypted_member_is_named(good: Path, tmp_path: Path) -> None:
+    content = bytearray(good.read_bytes())
+    entry = content.rindex(b"PK\x01\x02")  # the last member's entry in the directory
+    content[entry + 8] |= 1  # its flags
+    (tmp_path / "x.zip").write_bytes(content)
+    (problem,) = check_submission(tmp_path / "x.zip")
+    assert str(problem) == "AX.tsv: is encrypted; pack it without a password"

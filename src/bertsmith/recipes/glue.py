@@ -83,7 +83,7 @@ def show(summary: dict[str, Any]) -> None:
     for task, values in summary["dev"].items():
         part = "  (a part of dev)" if task in summary["partial"] else ""
         lines.append(f"{task:<8}{', '.join(f'{name} {value:.4f}' for name, value in values.items())}{part}")
-    missing = ", ".join(name for name in _TRAINED if name not in summary["dev"])
+    missing = ", ".join(name for name in _TRAINED if name not in summary["dev"]) or "a dev set of mnli"
     for name, value in summary["averages"].items():
         lines.append(f"{name:<24}{f'not known, missing: {missing}' if value is None else f'{value:.4f}'}")
     for name, answer in summary["alike"].items():
