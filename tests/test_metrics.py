@@ -73,3 +73,25 @@ def test_constants_are_told_from_numbers_that_differ() -> None:
     assert not metrics.is_constant(np.array([0.001, 0.002]))
     assert not metrics.is_constant(np.array([1e-9, 2e-9])), "small values differ too"
     assert metrics.is_constant(np.zeros(3))
+
+
+def test_several_labels_a_row_are_counted_label_by_label() -> None:
+    """By hand: 4 of 5 given labels are right, 4 of 6 true ones found; and as scikit-learn counts."""
+    gold = np.array([[1, 0, 1], [0, 1, 0], [1, 1, 1], [0, 0, 0]])
+    given = np.array([[1, 0, 0], [0, 1, 0], [1, 1, 0], [1, 0, 0]])
+    assert metrics.micro_f1(gold, given) == pytest.approx(2 * 4 / (5 + 6))
+    assert metrics.macro_f1(gold, given) == pytest.approx((2 * 2 / (3 + 2) + 1.0 + 0.0) / 3)
+    assert metrics.exact_match(gold, given) == 0.25
+    empty = np.zeros_like(gold)
+    assert metrics.compute(["micro_f1", "macro_f1", "exact_match"], empty, empty) == {
+        "micro_f1": 0.0,
+        "macro_f1": 0.0,
+        "exact_match": 1.0,
+    }
+    draw = np.random.default_rng(1)
+    gold, given = draw.integers(0, 2, (2, 50, 5))
+    f1_score = pytest.importorskip("sklearn.metrics").f1_score
+    for average, ours in (("micro", metrics.micro_f1), ("macro", metrics.macro_f1)):
+        assert ours(gold, given) == pytest.approx(f1_score(gold, given, average=average))
+        single = f1_score(gold[:, 0], given[:, 0])
+        assert ours(gold[:, :1], given[:, :1]) == pytest.approx(single), "one label is no two classes"

@@ -28,6 +28,40 @@ class Classification:
 
 
 @dataclass(frozen=True)
+class Labelled:
+    """The labels of one text, any number of them.
+
+    Attributes:
+        labels: those whose probability is at least the threshold stored for them.
+        probabilities: of every label by itself, in the model's order.
+        truncated: the text was cut.
+    """
+
+    labels: list[str]
+    probabilities: dict[str, float]
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The choice for one context.
+
+    Attributes:
+        choice: number of the most probable choice, from 0.
+        text: that choice.
+        probability: of that choice.
+        probabilities: of every choice, in the order given.
+        truncated: the context or a choice was cut.
+    """
+
+    choice: int
+    text: str
+    probability: float
+    probabilities: list[float]
+    truncated: bool
+
+
+@dataclass(frozen=True)
 class Regression:
     """The value of one text; ``truncated``: the text was cut."""
 

@@ -17,7 +17,14 @@ from torch import Tensor, nn
 from bertsmith.errors import InputError
 from bertsmith.files import atomic_directory, storage_errors
 from bertsmith.interop import huggingface
-from bertsmith.model.bert import Bert, BertForClassification, BertForPreTraining, BertForSpans, initialize
+from bertsmith.model.bert import (
+    Bert,
+    BertForChoice,
+    BertForClassification,
+    BertForPreTraining,
+    BertForSpans,
+    initialize,
+)
 from bertsmith.model.config import BertConfig
 from bertsmith.model.task_heads import BertForTagging, FeatureTagger
 from bertsmith.text.tokenizer import Tokenizer
@@ -29,7 +36,8 @@ Model = TypeVar("Model", bound=nn.Module)
 _ARCHITECTURES: dict[type[nn.Module], str] = {
     Bert: "BertModel",
     BertForPreTraining: "BertForPreTraining",
-    BertForClassification: "BertForSequenceClassification",
+    BertForClassification: huggingface.SEQUENCE_CLASSIFICATION,
+    BertForChoice: huggingface.MULTIPLE_CHOICE,
     BertForSpans: "BertForQuestionAnswering",
     BertForTagging: "BertForTokenClassification",
     FeatureTagger: "BertModel",  # other programs know no such head; they load the encoder
@@ -89,7 +97,9 @@ def save_bundle(
     )
     with atomic_directory(Path(directory)) as temporary, storage_errors(Path(directory)):
         (temporary / "config.json").write_text(_as_json(values), encoding="utf-8")
-        stored = huggingface.state_to_huggingface(state, values["model_type"], tokenizer.pad_id)
+        stored = huggingface.state_to_huggingface(
+            state, values["model_type"], tokenizer.pad_id, _ARCHITECTURES[type(model)]
+        )
         save_file(stored, temporary / "model.safetensors", metadata={"format": "pt"})
         stored_tokenizer = copy.copy(tokenizer)
         stored_tokenizer.max_length = config.max_positions
@@ -166,16 +176,23 @@ def _read_task(
         task = huggingface.read_config(path)
         _check_task(task, path, config, None if classifier is None else classifier.shape[0])
         return task
+    if classifier is None:
+        return None
     # Heads for words and for choices have weights of the same name: they are no head for whole texts.
     model_type = huggingface.model_type_of(config)
-    if classifier is not None and values.get("architectures") == [
-        huggingface.class_of(_ARCHITECTURES[BertForTagging], model_type)
-    ]:
+    single, choice, words = (
+        huggingface.class_of(_ARCHITECTURES[model], model_type)
+        for model in (BertForClassification, BertForChoice, BertForTagging)
+    )
+    architectures = values.get("architectures") or [single]
+    if words in architectures:
         names = huggingface.label_names(values, classifier.shape[0], directory / "config.json")
         return {"task": "tag", "head": "tagging", "labels": names}
-    expected = huggingface.class_of(_ARCHITECTURES[BertForClassification], model_type)
-    architectures = values.get("architectures") or [expected]
-    if classifier is None or "pooler.dense.weight" not in state or expected not in architectures:
+    if "pooler.dense.weight" not in state:
+        return None
+    if choice in architectures and classifier.shape[0] == 1:
+        return {"task": "choose", "head": "choice", "labels": None}
+    if single not in architectures:
         return None
     return huggingface.task_from_huggingface(values, classifier.shape[0], directory / "config.json")
 
@@ -187,7 +204,7 @@ def _check_task(task: Mapping[str, Any], path: Path, config: BertConfig, num_out
         InputError: label names, length or columns are not what the model can use.
     """
     labels, seq_len, columns = task.get("labels"), task.get("seq_len"), task.get("columns")
-    if task.get("head") in ("classification", *_TAGGED) and (
+    if task.get("head") in ("classification", "multi-label", *_TAGGED) and (
         not isinstance(labels, list)
         or not all(isinstance(label, str) for label in labels)
         or len(set(labels)) != num_outputs
@@ -196,8 +213,12 @@ def _check_task(task: Mapping[str, Any], path: Path, config: BertConfig, num_out
         raise InputError(f"{path}: labels is {labels!r}; expected {num_outputs} names, one for each output")
     if seq_len is not None and (type(seq_len) is not int or not 3 <= seq_len <= config.max_positions):
         raise InputError(f"{path}: seq_len is {seq_len!r}; expected 3 to {config.max_positions}")
+    thresholds = (task.get("tuned") or {}).get("thresholds")
+    if thresholds is not None and len(thresholds) != num_outputs:
+        raise InputError(f"{path}: {len(thresholds)} thresholds; expected {num_outputs}, one for each label")
+    needed = {"text", "second_text", "label"}
     if columns is not None and (
-        not isinstance(columns, dict) or set(columns) != {"text", "second_text", "label"}
+        not isinstance(columns, dict) or not needed <= set(columns) <= {*needed, "label_separator"}
     ):
         raise InputError(f"{path}: columns is {columns!r}; expected text, second_text and label")
 

@@ -1,7 +1,8 @@
 """Metrics over whole evaluation sets, never averages of batches.
 
 Every metric takes the gold values and the predictions of all rows: label numbers (int64 ``(rows,)``) for
-classification, values (float64 ``(rows,)``) for regression. Where a metric is undefined (a correlation with a
+classification, values (float64 ``(rows,)``) for regression, and 0 or 1 for each label (int64
+``(rows, labels)``) where a row may have several. Where a metric is undefined (a correlation with a
 constant) it is 0.0, as scikit-learn and the GLUE scripts do for Matthews; the recipes name such runs.
 """
 
@@ -31,10 +32,22 @@ def f1(gold: Values, predicted: Values) -> float:
 
 
 def macro_f1(gold: Values, predicted: Values) -> float:
-    """Return the mean over the labels that occur of each label's F1."""
+    """Return the mean over the labels that occur (where a row may have several: of all) of each one's F1."""
     from sklearn.metrics import f1_score
 
+    if gold.ndim == 2:  # by hand, as scikit-learn would take a single column for two classes
+        return float(np.mean([f1(*column) for column in zip(gold.T, predicted.T, strict=True)]))
     return float(f1_score(gold, predicted, average="macro", zero_division=0.0))
+
+
+def micro_f1(gold: Values, predicted: Values) -> float:
+    """Return the F1 over all pairs of a row and a label, of ``(rows, labels)``."""
+    return f1(gold.ravel(), predicted.ravel())
+
+
+def exact_match(gold: Values, predicted: Values) -> float:
+    """Return the share of rows whose labels are all right, of ``(rows, labels)``."""
+    return float(np.mean((gold == predicted).all(axis=1)))
 
 
 def matthews(gold: Values, predicted: Values) -> float:
@@ -77,6 +90,8 @@ METRICS: Mapping[str, Metric] = {
     "accuracy": accuracy,
     "f1": f1,
     "macro_f1": macro_f1,
+    "micro_f1": micro_f1,
+    "exact_match": exact_match,
     "matthews": matthews,
     "pearson": pearson,
     "spearman": spearman,
@@ -111,6 +126,17 @@ def classification_loss(logits: Values, gold: Values) -> float:
     scores = scores - scores.max(axis=1, keepdims=True)
     log_sums = np.log(np.exp(scores).sum(axis=1))  # (rows,)
     return float(np.mean(log_sums - scores[np.arange(len(gold)), gold]))
+
+
+def multi_label_loss(logits: Values, gold: Values) -> float:
+    """Return the mean binary cross-entropy over all pairs of a row and a label, in nats.
+
+    Args:
+        logits: float ``(rows, labels)``.
+        gold: int64 ``(rows, labels)``, 0 or 1.
+    """
+    scores = logits.astype(np.float64)
+    return float(np.mean(np.logaddexp(0.0, scores) - scores * gold))
 
 
 def probabilities_of(logits: Values) -> Values:

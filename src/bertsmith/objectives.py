@@ -78,27 +78,47 @@ def masked_word_sums(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return loss, correct
 
 
-def class_sums(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def class_sums(scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return the summed cross-entropy over a few classes and how many rows were right.
 
     Args:
         scores: float ``(batch, classes)``.
         labels: int64 ``(batch,)``; IGNORED rows count in neither.
+        weights: float32 ``(batch,)``, how much each row counts; their mean over the training rows should be
+            1, as the loop divides by the number of rows. (PyTorch's weighted mean divides by the weights of
+            the batch, which gives a label another weight in every batch.)
 
     Source: run_pretraining.py, get_next_sentence_output; run_classifier.py, create_model.
     """
-    loss = functional.cross_entropy(scores.float(), labels, ignore_index=IGNORED, reduction="sum")
+    losses = functional.cross_entropy(scores.float(), labels, ignore_index=IGNORED, reduction="none")
+    loss = (losses if weights is None else losses * weights).sum()
     return loss, (scores.argmax(dim=-1) == labels).sum()
 
 
-def squared_error_sum(scores: Tensor, labels: Tensor) -> Tensor:
+def label_sums(scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return the summed binary cross-entropy of each label by itself and how many were right at 0.5.
+
+    Args:
+        scores: float ``(batch, labels)``.
+        labels: int64 ``(batch, labels)``, 0 or 1.
+        weights: float32 ``(batch, labels)``, as in ``class_sums``.
+    """
+    loss = functional.binary_cross_entropy_with_logits(
+        scores.float(), labels.float(), weight=weights, reduction="sum"
+    )
+    return loss, ((scores > 0) == (labels > 0)).sum()
+
+
+def squared_error_sum(scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
     """Return the summed squared error.
 
     Args:
         scores: float ``(batch, 1)``.
         labels: float32 ``(batch,)``.
+        weights: float32 ``(batch,)``, as in ``class_sums``.
     """
-    return functional.mse_loss(scores.squeeze(1).float(), labels, reduction="sum")
+    errors = functional.mse_loss(scores.squeeze(1).float(), labels, reduction="none")
+    return (errors if weights is None else errors * weights).sum()
 
 
 class PretrainingObjective:
@@ -131,7 +151,12 @@ class LabelledBatch(Protocol):
 
     @property
     def labels(self) -> Tensor:
-        """Classes, int64 ``(batch,)``, or numbers, float32 ``(batch,)``."""
+        """Classes, int64 ``(batch,)``; numbers, float32 ``(batch,)``; 0 or 1, int64 ``(batch, labels)``."""
+        ...
+
+    @property
+    def weights(self) -> Tensor | None:
+        """How much each label counts, float32 of the labels' shape; ``None``: all the same."""
         ...
 
 
@@ -145,7 +170,56 @@ class ClassificationObjective:
 
     def sums(self, model: nn.Module, batch: LabelledBatch) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Return the summed loss and the number of right rows."""
-        loss, correct = class_sums(model(batch.tokens), batch.labels)
+        loss, correct = class_sums(model(batch.tokens), batch.labels, batch.weights)
+        return {"loss": loss}, {"accuracy": correct}
+
+
+class MultiLabelObjective:
+    """Binary cross-entropy of each label by itself, over all pairs of a row and a label."""
+
+    def counts(self, batch: LabelledBatch) -> dict[str, int]:
+        """Return the number of pairs of a row and a label."""
+        pairs = batch.labels.numel()
+        return {"loss": pairs, "accuracy": pairs}
+
+    def sums(self, model: nn.Module, batch: LabelledBatch) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the summed loss and the number of pairs that are right at 0.5."""
+        loss, correct = label_sums(model(batch.tokens), batch.labels, batch.weights)
+        return {"loss": loss}, {"accuracy": correct}
+
+
+class ChoiceBatch(Protocol):
+    """Rows of choices."""
+
+    @property
+    def tokens(self) -> Tokens:
+        """An input for each choice."""
+        ...
+
+    @property
+    def places(self) -> Tensor:
+        """Which input each choice is, int64 ``(rows, choices)``; -1 where a row has fewer."""
+        ...
+
+    @property
+    def labels(self) -> Tensor:
+        """The right choice of each row, int64 ``(rows,)``."""
+        ...
+
+
+class ChoiceObjective:
+    """Cross-entropy over the choices of a row."""
+
+    def counts(self, batch: ChoiceBatch) -> dict[str, int]:
+        """Return the number of rows."""
+        rows = batch.labels.shape[0]
+        return {"loss": rows, "accuracy": rows}
+
+    def sums(self, model: nn.Module, batch: ChoiceBatch) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the summed loss and the number of right rows."""
+        scores = model(batch.tokens).squeeze(1).float()  # (inputs,)
+        table = scores[batch.places.clamp(min=0)]  # (rows, choices)
+        loss, correct = class_sums(table.masked_fill(batch.places < 0, -torch.inf), batch.labels)
         return {"loss": loss}, {"accuracy": correct}
 
 
@@ -158,7 +232,7 @@ class RegressionObjective:
 
     def sums(self, model: nn.Module, batch: LabelledBatch) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Return the summed squared error."""
-        return {"loss": squared_error_sum(model(batch.tokens), batch.labels)}, {}
+        return {"loss": squared_error_sum(model(batch.tokens), batch.labels, batch.weights)}, {}
 
 
 class SpanBatch(Protocol):

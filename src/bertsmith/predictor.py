@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,9 +20,11 @@ from bertsmith import features
 from bertsmith.answers import (
     Answer,
     Candidate,
+    Choice,
     Classification,
     Embeddings,
     Filled,
+    Labelled,
     Regression,
     Similarities,
     Tagging,
@@ -35,9 +38,13 @@ from bertsmith.bundle import (
     untied_decoder,
 )
 from bertsmith.errors import InputError
-from bertsmith.metrics import probabilities_of
-from bertsmith.model.bert import Bert, BertForClassification, BertForPreTraining, BertForSpans
+from bertsmith.model.bert import Bert, BertForPreTraining
+from bertsmith.tasks.choice import encode_choices
+from bertsmith.tasks.choice_rows import row_to_choose
+from bertsmith.tasks.classification import LabelledRows
+from bertsmith.tasks.cloze import ScoredPieces, best_pieces, masked_row
 from bertsmith.tasks.encode import (
+    WINDOWS,
     EncodedRow,
     RowBatch,
     Texts,
@@ -45,19 +52,18 @@ from bertsmith.tasks.encode import (
     encode_rows,
     token_batches,
 )
-from bertsmith.tasks.inference import Inference, head_outputs, inference_settings, run_rows
-from bertsmith.tasks.kind import Encoding
+from bertsmith.tasks.inference import Inference, inference_settings, run_rows
+from bertsmith.tasks.kind import Encoding, Kind, Split
 from bertsmith.tasks.questions import encode_questions
+from bertsmith.tasks.rows import Row
 from bertsmith.tasks.source import RowSet
-from bertsmith.tasks.spans import SPANS
 from bertsmith.tasks.squad import Question, QuestionSet
 from bertsmith.tasks.tagged_rows import TaggedRow, row_to_tag
 from bertsmith.tasks.task import KINDS, TASKS
+from bertsmith.tasks.text_windows import encode_inputs
 from bertsmith.training.loop import autocast
 
 Text = str | tuple[str, str]
-_Scored = list[tuple[int, float]]
-"""Ids of pieces with their probabilities, best first."""
 
 
 def load(path: str | Path, precision: str = "float32", batch_tokens: int = 4096) -> Predictor:
@@ -91,7 +97,8 @@ class Predictor:
     Attributes:
         bundle: what the directory holds.
         seq_len: pieces of the longest text, special tokens counted; longer ones are cut and say so.
-        truncation: "tail", "head" or "error", as stored with the model.
+        truncation: what happens to longer texts, as stored with the model; "windows" holds for its task,
+            while vectors are of the beginning.
     """
 
     def __init__(self, bundle: Bundle, model: nn.Module, inference: Inference) -> None:
@@ -101,6 +108,10 @@ class Predictor:
         self.truncation: str = task.get("truncation") or "tail"
         self._model = model.to(inference.device).eval()
         self._inference = inference
+
+    @property
+    def _encoding(self) -> Encoding:
+        return Encoding(self.bundle.tokenizer, self.seq_len, self.truncation)
 
     @property
     def labels(self) -> list[str] | None:
@@ -113,14 +124,18 @@ class Predictor:
         Raises:
             InputError: the model is no classifier, or a text is none.
         """
-        outputs, rows = self._head_outputs(texts, "classification", "classify")
-        names = self.labels or []
-        answers = []
-        for shares, row in zip(probabilities_of(outputs).tolist(), rows, strict=True):
-            best = max(range(len(names)), key=shares.__getitem__)
-            probabilities = dict(zip(names, shares, strict=True))
-            answers.append(Classification(names[best], shares[best], probabilities, row.truncated))
-        return answers
+        return [
+            Classification(**found, truncated=cut)
+            for found, cut in self._text_answers(texts, "classification")
+        ]
+
+    def multilabel(self, texts: Sequence[Text]) -> list[Labelled]:
+        """Return the labels of each text, or of each pair given as a tuple.
+
+        Raises:
+            InputError: the model does not give any number of labels, or a text is none.
+        """
+        return [Labelled(**found, truncated=cut) for found, cut in self._text_answers(texts, "multi-label")]
 
     def regress(self, texts: Sequence[Text]) -> list[Regression]:
         """Return the value of each text, or of each pair given as a tuple.
@@ -128,10 +143,7 @@ class Predictor:
         Raises:
             InputError: the model is no regression, or a text is none.
         """
-        outputs, rows = self._head_outputs(texts, "regression", "regress")
-        return [
-            Regression(float(value), row.truncated) for value, row in zip(outputs[:, 0], rows, strict=True)
-        ]
+        return [Regression(**found, truncated=cut) for found, cut in self._text_answers(texts, "regression")]
 
     def tag(self, texts: Sequence[str | Sequence[str]]) -> list[Tagging]:
         """Return a tag for each word of each text, and the entities.
@@ -152,32 +164,58 @@ class Predictor:
         Raises:
             InputError: the model has no head for words.
         """
-        head = (self.bundle.task or {}).get("head")
-        if head not in ("tagging", "feature-tagging"):
-            raise InputError(f"{self._where}: cannot tag, it has no tagging head; {self._can}")
-        kind, labels = KINDS[head], tuple(self.labels or ())
+        kind = self._kind("tagging", "feature-tagging")
+        labels = tuple(self.labels or ())
         split = kind.encode(TASKS["tag"], RowSet(list(rows), "texts"), labels, Encoding.of(self.bundle))
-        answers = kind.answers(split, kind.outputs(self._model, split, self._inference), labels, {})
-        return [
-            Tagging.of(answer, truncated) for answer, truncated in zip(answers, split.truncated, strict=True)
-        ]
+        return [Tagging.of(answer, cut) for answer, cut in self._answers(kind, split)]
 
-    def _head_outputs(
-        self, texts: Sequence[Text], head: str, verb: str
-    ) -> tuple[NDArray[np.float32], list[EncodedRow]]:
-        task = self.bundle.task or {}
-        if not isinstance(self._model, BertForClassification) or task.get("head") != head:
-            raise InputError(f"{self._where}: cannot {verb}, it has no {head} head; {self._can}")
-        columns = task.get("columns")
+    def choose(self, items: Sequence[tuple[str, Sequence[str]]]) -> list[Choice]:
+        """Return the best choice for each context.
+
+        Args:
+            items: (context, two or more choices) of each; rows may have different numbers of choices.
+
+        Raises:
+            InputError: the model does not choose, or an item is no context with choices.
+        """
+        kind = self._kind("choice")
+        rows = RowSet([row_to_choose(number, item) for number, item in enumerate(items)], "items")
+        split = encode_choices(rows, self._encoding, "item number {}".format)
+        return [Choice(**answer, truncated=cut) for answer, cut in self._answers(kind, split)]
+
+    def _text_answers(self, texts: Sequence[Text], head: str) -> Iterator[tuple[dict[str, Any], bool]]:
+        kind = self._kind(head)
+        columns = (self.bundle.task or {}).get("columns")
         pairs = _checked(texts)
         for number, (_, second) in enumerate(pairs):
             if columns and (second is None) != (columns.get("second_text") is None):
-                kind = "single texts" if second is not None else "pairs, given as (first, second)"
+                form = "single texts" if second is not None else "pairs, given as (first, second)"
                 raise InputError(
-                    f"{self._where}: the model was trained on {kind}; text number {number} is not"
+                    f"{self._where}: the model was trained on {form}; text number {number} is not"
                 )
-        rows = encode_rows(pairs, self.bundle.tokenizer, self.seq_len, self.truncation)
-        return head_outputs(self._model, self._model.num_outputs, rows, self._inference), rows
+        rows: RowSet[Row] = RowSet([Row(pair, None, number) for number, pair in enumerate(pairs)], "texts")
+        encoding = self._encoding
+        inputs = encode_inputs(pairs, encoding.tokenizer, encoding.seq_len, encoding.truncation)
+        return self._answers(kind, LabelledRows(rows, inputs, np.zeros(len(pairs))))
+
+    def _kind(self, *heads: str) -> Kind:
+        """Return the kind of the model's head, one of some.
+
+        Raises:
+            InputError: the model has another head, or none.
+        """
+        head = (self.bundle.task or {}).get("head")
+        if head not in heads:
+            verb = KINDS[heads[0]].verb
+            raise InputError(f"{self._where}: cannot {verb}, it has no {heads[0]} head; {self._can}")
+        return KINDS[head]
+
+    def _answers(self, kind: Kind, split: Split) -> Iterator[tuple[dict[str, Any], bool]]:
+        """Return each row's answer, and whether the row was cut."""
+        outputs = kind.outputs(self._model, split, self._inference)
+        labels = None if self.labels is None else tuple(self.labels)
+        tuned = (self.bundle.task or {}).get("tuned") or {}
+        return zip(kind.answers(split, outputs, labels, tuned), split.truncated, strict=True)
 
     def answer(self, questions: Sequence[tuple[str, str]]) -> list[Answer]:
         """Return the answer to each question out of its passage, given as (question, passage).
@@ -187,17 +225,14 @@ class Predictor:
         Raises:
             InputError: the model has no head for answers, or an item is no pair of texts.
         """
-        if not isinstance(self._model, BertForSpans):
-            raise InputError(f"{self._where}: cannot answer, it has no spans head; {self._can}")
+        kind = self._kind("spans")
         rows = []
         for number, (question, passage) in enumerate(_checked(questions)):
             if passage is None:
                 raise InputError(f"text number {number} is a single text; expected (question, passage)")
             rows.append(Question(str(number), question, passage, (), False, number))
         split = encode_questions(QuestionSet(rows, "questions"), Encoding.of(self.bundle))
-        outputs = SPANS.outputs(self._model, split, self._inference)
-        found = SPANS.answers(split, outputs, None, (self.bundle.task or {}).get("tuned") or {})
-        return [Answer.of(values, cut) for values, cut in zip(found, split.truncated, strict=True)]
+        return [Answer.of(values, cut) for values, cut in self._answers(kind, split)]
 
     def embed(
         self, texts: Sequence[Text], pooling: str = "mean", layer: int = -1, normalize: bool = False
@@ -216,7 +251,8 @@ class Predictor:
         """
         encoder = self._encoder
         features.check(encoder, pooling, layer)
-        rows = encode_rows(_checked(texts), self.bundle.tokenizer, self.seq_len, self.truncation)
+        truncation = "tail" if self.truncation == WINDOWS else self.truncation
+        rows = encode_rows(_checked(texts), self.bundle.tokenizer, self.seq_len, truncation)
         compute = partial(_pooled, encoder, pooling, layer)
         vectors = run_rows(rows, compute, self.bundle.config.hidden_size, self._inference)
         if normalize:
@@ -287,46 +323,22 @@ class Predictor:
         vocab_size = self.bundle.config.vocab_size
         if not 1 <= top <= vocab_size:
             raise InputError(f"top is {top}; it has to be between 1 and the vocabulary's {vocab_size}")
-        rows = [self._masked_row(number, text) for number, (text, _) in enumerate(_checked(texts))]
-        masks: list[list[_Scored]] = [[] for _ in rows]
-        for batch in self._batches(rows):
-            for index, scored in self._best_pieces(batch, top):
-                masks[index].append(scored)
         tokenizer = self.bundle.tokenizer
+        rows = [
+            masked_row(number, text, tokenizer, self.seq_len)
+            for number, (text, _) in enumerate(_checked(texts))
+        ]
+        masks: list[list[ScoredPieces]] = [[] for _ in rows]
+        for batch in self._batches(rows):
+            with torch.no_grad(), autocast(self._inference.device, self._inference.precision):
+                for index, scored in best_pieces(self._model, batch, tokenizer, top):
+                    masks[index].append(scored)
         answers = []
         for text, found, row in zip(texts, masks, rows, strict=True):
             filled = tokenizer.filled(text, [scored[0][0] for scored in found])
             candidates = [[Candidate(tokenizer.shown(id), share) for id, share in scored] for scored in found]
             answers.append(Filled(filled, candidates, row.truncated))
         return answers
-
-    def _masked_row(self, number: int, text: str) -> EncodedRow:
-        tokenizer = self.bundle.tokenizer
-        pieces = tokenizer.encode_with_masks(text)
-        if tokenizer.mask_id not in pieces:
-            raise InputError(
-                f"text number {number} has no [MASK]: {text[:60]!r}; put one where a word is missing"
-            )
-        kept = pieces[: self.seq_len - 2]
-        if tokenizer.mask_id in pieces[len(kept) :]:
-            raise InputError(
-                f"text number {number} has a [MASK] beyond the model's {self.seq_len} pieces; shorten it"
-            )
-        ids = np.array([tokenizer.cls_id, *kept, tokenizer.sep_id], dtype=np.int64)
-        return EncodedRow(ids, len(ids), len(kept) < len(pieces))
-
-    def _best_pieces(self, batch: RowBatch, top: int) -> Iterator[tuple[int, _Scored]]:
-        """Yield (row, best ids with probabilities) for each [MASK] of a batch, in the order of the places."""
-        tokenizer = self.bundle.tokenizer
-        picks = (batch.tokens.input_ids == tokenizer.mask_id).nonzero().squeeze(1)  # (picks,)
-        with torch.no_grad(), autocast(self._inference.device, self._inference.precision):
-            scores, _ = self._model(batch.tokens, picks)
-        # Ids beyond the vocabulary (embeddings that were padded) name no piece.
-        shares = torch.softmax(scores[:, : tokenizer.vocab_size].float(), dim=-1)  # (picks, vocab)
-        best = shares.topk(min(top, tokenizer.vocab_size))
-        owners = np.searchsorted(batch.tokens.layout.starts, picks.cpu().numpy(), side="right") - 1
-        for owner, values, ids in zip(owners, best.values.tolist(), best.indices.tolist(), strict=True):
-            yield int(batch.rows[owner]), list(zip(ids, values, strict=True))
 
     def _batches(self, rows: Sequence[EncodedRow]) -> Iterator[RowBatch]:
         for indices in token_batches([len(row.ids) for row in rows], self._inference.batch_tokens):
@@ -344,16 +356,10 @@ class Predictor:
 
     @property
     def _can(self) -> str:
-        head = (self.bundle.task or {}).get("head")
-        verbs = {
-            "classification": "classify, ",
-            "regression": "regress, ",
-            "spans": "answer, ",
-            "tagging": "tag, ",
-            "feature-tagging": "tag, ",
-        }
+        kind = KINDS.get((self.bundle.task or {}).get("head", ""))
+        verb = "" if kind is None else f"{kind.verb}, "
         fill = "fill, " if isinstance(self._model, BertForPreTraining) else ""
-        return f"it can {verbs.get(head or '', '')}{fill}embed, similarity"
+        return f"it can {verb}{fill}embed, similarity"
 
 
 def _pooled(encoder: Bert, pooling: str, layer: int, batch: RowBatch) -> Tensor:

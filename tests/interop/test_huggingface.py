@@ -259,7 +259,8 @@ def test_heads_of_other_tools_become_tasks():
     assert task_from_huggingface({"id2label": {"0": "LABEL_0"}}, 1, path)["head"] == "regression"
     assert task_from_huggingface({}, 3, path)["labels"] == ["LABEL_0", "LABEL_1", "LABEL_2"]
     assert (
-        task_from_huggingface({"problem_type": "multi_label_classification"}, 2, path)["head"] == "multilabel"
+        task_from_huggingface({"problem_type": "multi_label_classification"}, 2, path)["head"]
+        == "multi-label"
     )
     with pytest.raises(InputError, match="id2label names 2 labels but the head has 3"):
         task_from_huggingface(named, 3, path)

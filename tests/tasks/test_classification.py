@@ -6,16 +6,20 @@ import numpy as np
 import pytest
 
 from bertsmith.tasks.classification import CLASSIFICATION, LabelledRows
+from bertsmith.tasks.encode import EncodedRow
 from bertsmith.tasks.regression import REGRESSION
 from bertsmith.tasks.rows import Row
 from bertsmith.tasks.source import RowSet
 from bertsmith.tasks.task import TASKS
+from bertsmith.tasks.text_windows import Inputs
 
 
 def split(*labels: str, gold: list[float]) -> LabelledRows:
     """Return a split without texts."""
     rows = [Row((f"text {n}", None), label, n + 2) for n, label in enumerate(labels)]
-    return LabelledRows(RowSet(rows, "dev.csv"), [], np.array(gold))
+    encoded = [EncodedRow(np.array([1, 2]), 2, False) for _ in rows]
+    inputs = Inputs(encoded, np.arange(len(rows)), np.ones(len(rows)))
+    return LabelledRows(RowSet(rows, "dev.csv"), inputs, np.array(gold))
 
 
 def test_a_classifier_answers_with_the_most_probable_label() -> None:

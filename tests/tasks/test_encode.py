@@ -78,8 +78,20 @@ def test_what_is_too_long_is_cut_and_counted(tokenizer: Tokenizer) -> None:
     head = encode_rows(texts, tokenizer, 8, "head")
     assert pieces(tokenizer, head[0]) == ["[CLS]", "wb", "wc", "wd", "we", "wf", "wg", "[SEP]"]
     assert pieces(tokenizer, head[2]) == ["[CLS]", "wb", "wc", "wd", "[SEP]", "wf", "wg", "[SEP]"]
+    both = encode_rows([(" ".join(WORDS), None)], tokenizer, 10, "head+tail")
+    assert pieces(tokenizer, both[0]) == ["[CLS]", "wa", "wb", *WORDS[4:], "[SEP]"], (
+        "a quarter, three quarters"
+    )
     with pytest.raises(InputError, match=r"t\.csv, line 2 has 9 pieces, more than seq-len 8"):
         encode_rows(texts, tokenizer, 8, "error", where=lambda index: f"t.csv, line {index + 2}")
+
+
+def test_head_and_tail_are_kept_as_published(tokenizer: Tokenizer) -> None:
+    """128 pieces of the head and 382 of the tail, of 510. Source: Sun et al., section 5.3.1."""
+    text = " ".join(WORDS[number % 10] for number in range(700))
+    whole = tokenizer.encode(text)
+    (row,) = encode_rows([(text, None)], tokenizer, 512, "head+tail")
+    assert row.ids[1:-1].tolist() == whole[:128] + whole[-382:]
 
 
 def test_lengths_and_policies_out_of_range_are_refused() -> None:

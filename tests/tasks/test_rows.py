@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from bertsmith.errors import InputError
 from bertsmith.tasks import custom
-from bertsmith.tasks.rows import Columns, find_columns, rows_of
+from bertsmith.tasks.rows import Columns, find_columns, rows_of, several_labels
 from bertsmith.tasks.source import DataSource
 from bertsmith.tasks.tables import open_table
 
@@ -243,3 +244,55 @@ def test_keys_that_the_first_json_object_lacks_are_columns(tmp_path: Path) -> No
         ("c", None, 4, ("label",)),
     ]
     assert counts == {"rows": 3, "missing_rows": 2, "blank_lines": 1}
+
+
+def several(path: Path, separator: str | None = None, **more: Any) -> list[Any]:
+    table = open_table(str(path))
+    columns = Columns("text", None, "labels", separator)
+    return rows_of(table, columns, more.get("missing", "error"), several_labels)[0]
+
+
+def test_several_labels_of_a_list(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    values = [["b", "a"], [], ["None", "NA"], ["a", "a"], [1, True, 0.5], ["a;b"]]
+    path.write_text("".join(json.dumps({"text": "x", "labels": value}) + "\n" for value in values))
+    expected = [("a", "b"), (), ("NA", "None"), ("a",), ("0.5", "1", "true"), ("a;b",)]
+    assert [row.label for row in several(path)] == expected
+
+
+def test_several_labels_of_a_field(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('text,labels\nx,b; a\nx,\nx,null\n"x\ny",NA;None\n')
+    assert [row.label for row in several(path, ";")] == [("a", "b"), (), ("null",), ("NA", "None")]
+    assert [row.label for row in several(path, " ")] == [("a", "b;"), (), ("null",), ("NA;None",)]
+
+
+@pytest.mark.parametrize(
+    "value, separator, message",
+    [
+        ("a;b", None, r"a\.jsonl, line 2: 'labels' is text, so that several labels need --label-separator"),
+        ("a;;b", ";", "'labels' has an empty label in it"),
+        ("a;", ";", "'labels' has an empty label in it"),
+        (["a", ""], None, "'labels' has an empty label in it"),
+        (["a", None], None, "'labels' has an empty label in it"),
+        (["a", ["b"]], None, "a label is a string or number"),
+        ({"a": 1}, None, r"'labels' is {\"a\": 1}; expected a list of labels"),
+        (3, None, "expected a list of labels"),
+    ],
+)
+def test_labels_that_cannot_be_told_are_named(
+    tmp_path: Path, value: Any, separator: str | None, message: str
+) -> None:
+    path = tmp_path / "a.jsonl"
+    rows = [{"text": "x", "labels": []}, {"text": "y", "labels": value}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(InputError, match=message):
+        several(path, separator)
+
+
+def test_c029_a_null_of_several_labels_is_missing_and_an_empty_list_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "x", "labels": []}\n{"text": "y", "labels": null}\n{"text": "z"}\n')
+    with pytest.raises(InputError, match=r"2 rows lack a value: line 2 \(labels\), line 3 \(labels\)"):
+        several(path)
+    assert [row.label for row in several(path, missing="skip")] == [()]

@@ -24,6 +24,7 @@ CPU = torch.device("cpu")
 class Rows:
     tokens: Tokens
     labels: Tensor
+    weights: Tensor | None = None
 
 
 def rows_of(ids: list[list[int]], labels: list[int]) -> Rows:

@@ -46,6 +46,8 @@ class Limits:
 _REPEATED = "a third of every epoch would go into text that was seen before, and the model learns it by heart"
 _DAMAGED = "in every tenth line letters are missing or wrong, and the model learns the damage as language"
 
+_STOPS = "finetune and evaluate stop at the first of them"
+
 LIMITS: Mapping[str, Limits] = {
     "repeated_lines": Limits("characters", 0.002, 0.05, 0.3, _REPEATED),
     "repeated_documents": Limits("characters", _ANY, 0.02, 0.3, _REPEATED),
@@ -112,11 +114,22 @@ LIMITS: Mapping[str, Limits] = {
     "short_instances": Limits(
         "instances", 0.25, 0.5, NEVER, "no error: unpadded rows cost nothing to compute"
     ),
+    "wrong_encoding": Limits("lines", _ANY, _ANY, _ANY, _STOPS),
+    "wrong_delimiter": Limits("rows", _ANY, _ANY, _ANY, _STOPS),
+    "ragged_rows": Limits("rows", _ANY, _ANY, _ANY, _STOPS),
+    "broken_quotes": Limits("rows", _ANY, _ANY, _ANY, _STOPS),
+    "broken_json": Limits("lines", _ANY, _ANY, _ANY, _STOPS),
+    "quoted_fields": Limits("rows", 0.2, 0.5, NEVER, "no error: the quotes can be part of the text"),
+    "swallowed_rows": Limits("train rows", _ANY, 0.001, 0.1, "every tenth row has others in its text"),
     "missing_values": Limits("train rows", _ANY, _ANY, 0.5, "most rows would be left out"),
     "few_rows": Limits("what is missing to a hundred rows", _ANY, _ANY, NEVER, "no error: it may be a trial"),
     "repeated_rows": Limits("train rows", _ANY, 0.05, 0.5, "most of the training would repeat itself"),
     "contradicting_rows": Limits("train rows", _ANY, 0.01, 0.2, "a tenth of the answers cannot be right"),
     "lopsided_labels": Limits("train rows", 0.8, 0.95, 0.999, "there is nothing to tell apart"),
+    "rare_labels": Limits("labels", _ANY, 0.2, NEVER, "no error: the others can be learnt"),
+    "label_typos": Limits("labels", _ANY, _ANY, NEVER, "no error: names can be alike and mean two things"),
+    "no_numbers": Limits("rows", _ANY, _ANY, _ANY, _STOPS),
+    "repeated_choices": Limits("train rows", _ANY, 0.01, 0.2, "every fifth row has no single right answer"),
     "unknown_labels": Limits("dev rows", _ANY, _ANY, _ANY, "finetune and evaluate stop at them"),
     "dev_in_train": Limits("dev rows", _ANY, 0.01, 0.1, "the dev score would measure memory"),
     "long_rows": Limits("train rows", 0.01, 0.1, NEVER, "no error: the beginning can be enough"),

@@ -6,9 +6,11 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from typing import Any
 
 from bertsmith.checkup.finding import Example, excerpt
 from bertsmith.remote import Location
+from bertsmith.tasks.source import RowSet
 from bertsmith.text.corpus_files import file_bytes
 from bertsmith.text.streams import STANDARD_INPUT, is_json_lines, lines_of
 
@@ -77,3 +79,13 @@ class Places:
             return str(json.loads(line)[self._text_field])
         except (ValueError, KeyError, TypeError):  # the reader mended it first: NUL, a byte order mark
             return line
+
+
+def examples_of_rows(
+    rows: RowSet[Any], chosen: Sequence[Any], notes: Sequence[str] = ("", "")
+) -> list[Example]:
+    """Return examples of a task's rows, one for each note."""
+    return [
+        Example(f"{rows.path}:{row.line}", note + excerpt(" / ".join(text for text in row.texts if text)))
+        for row, note in zip(chosen, notes, strict=False)
+    ]

@@ -1,57 +1,60 @@
-"""Labelled rows of a task: repeated, contradicting, leaking into dev, lacking values, lopsided, too long."""
+"""Labelled rows of a task: repeated, contradicting, leaking into dev, lacking values, damaged, too long."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+import re
+import unicodedata
+from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
-from bertsmith.checkup.finding import Example, Finding, excerpt, judge, percent
+import numpy as np
+from ftfy.badness import is_bad
+
+from bertsmith.checkup.finding import Finding, judge, many
+from bertsmith.checkup.places import examples_of_rows
+from bertsmith.checkup.task_labels import all_names, label_findings, names_of, value_findings
 from bertsmith.errors import InputError
-from bertsmith.tasks.classification import CLASSIFICATION
 from bertsmith.tasks.kind import Task
-from bertsmith.tasks.rows import Row
 from bertsmith.tasks.source import DataSource, RowSet
 from bertsmith.text.tokenizer import Tokenizer
 
 ENOUGH_ROWS = 100
+_MOST_NAMES = 500
+_BINS = 8
 
 
-def read_rows(task: Task, data: str, dev: str | None) -> tuple[RowSet[Row], RowSet[Row] | None]:
-    """Read the train and dev rows of a task; rows that lack a value are left out and counted.
+def read_rows(task: Task, source: DataSource) -> tuple[RowSet[Any], RowSet[Any] | None]:
+    """Read the train and dev rows of a task.
 
     Raises:
         InputError: a file or column is missing, a row is broken, or there are no train rows.
     """
-    source = DataSource(data, dev=dev, missing="skip")
     train = task.read(source, "train")
     if train is None:
-        raise InputError(f"{data}: no train rows of {task.name}")
+        raise InputError(f"{source.data}: no train rows of {task.name}")
     return train, task.read(source, "dev")
 
 
-def row_findings(
-    task: Task, train: RowSet[Row], dev: RowSet[Row] | None, tokenizer: Tokenizer | None, seq_len: int
-) -> list[Finding]:
-    """Return all findings.
+def row_findings(task: Task, train: RowSet[Any], dev: RowSet[Any] | None) -> list[Finding]:
+    """Return all findings but those on lengths.
 
     Args:
         task: says what the labels are.
         train: the rows to train on.
         dev: the rows to choose by; ``None``: there are none.
-        tokenizer: for the lengths; ``None``: they are not looked at.
-        seq_len: the limit of a row, in pieces.
     """
-    found = [*_of_missing(train), *_of_repetition(train)]
-    if task.kind == CLASSIFICATION:
-        found += _of_labels(train, dev)
-    if dev is not None:
-        found += _of_leakage(train, dev)
-    if tokenizer is not None:
-        found += _of_lengths(train, tokenizer, seq_len)
-    return found
+    found = [*_of_missing(train), *_of_texts(train), *_of_repetition(train)]
+    if task.kind.name == "regression":
+        found += value_findings(train, dev)
+    else:
+        found += [*label_findings(train, dev), *_of_swallowed(train)]
+    if task.kind.name == "choice":
+        found += _of_choices(train)
+    return found if dev is None else [*found, *_of_leakage(train, dev)]
 
 
-def _of_missing(train: RowSet[Row]) -> list[Finding]:
+def _of_missing(train: RowSet[Any]) -> list[Finding]:
     missing = train.counts["missing_rows"]
     total = len(train.rows) + missing
     return [
@@ -74,10 +77,36 @@ def _of_missing(train: RowSet[Row]) -> list[Finding]:
     ]
 
 
-def _of_repetition(train: RowSet[Row]) -> list[Finding]:
-    first: dict[tuple[str, str | None], Row] = {}
-    labels: defaultdict[tuple[str, str | None], set[str | None]] = defaultdict(set)
-    repeated: list[Row] = []
+def _of_texts(train: RowSet[Any]) -> list[Finding]:
+    lost = [row for row in train.rows if any("\ufffd" in text for text in row.texts if text)]
+    odd = [row for row in train.rows if any(is_bad(text) for text in row.texts if text)]
+    cost = "words lose their letters and become other words"
+    return [
+        *judge(
+            "replacement_characters",
+            len(lost) / len(train.rows),
+            f"{many(len(lost), 'train row')} with U+FFFD, where a letter was lost",
+            len(lost),
+            cost,
+            "make the file again from its source, decoded rightly",
+            examples_of_rows(train, lost),
+        ),
+        *judge(
+            "mojibake",
+            len(odd) / len(train.rows),
+            f"{many(len(odd), 'train row')} that {'looks' if len(odd) == 1 else 'look'} wrongly decoded",
+            len(odd),
+            cost,
+            f"ftfy {train.path} mends most of it, or decode the source rightly",
+            examples_of_rows(train, odd),
+        ),
+    ]
+
+
+def _of_repetition(train: RowSet[Any]) -> list[Finding]:
+    first: dict[tuple[str | None, ...], Any] = {}
+    labels: defaultdict[tuple[str | None, ...], set[Any]] = defaultdict(set)
+    repeated: list[Any] = []
     for row in train.rows:
         labels[row.texts].add(row.label)
         if row.texts in first:
@@ -94,7 +123,7 @@ def _of_repetition(train: RowSet[Row]) -> list[Finding]:
             len(repeated),
             "they count double in training, and in dev too when dev is cut from these rows",
             "keep one of each",
-            _examples(train, repeated, [f"as line {first[row.texts].line}: " for row in repeated[:2]]),
+            examples_of_rows(train, repeated, [f"as line {first[row.texts].line}: " for row in repeated[:2]]),
         ),
         *judge(
             "contradicting_rows",
@@ -103,73 +132,116 @@ def _of_repetition(train: RowSet[Row]) -> list[Finding]:
             len(differing),
             "no model can be right on both: a limit of every score",
             "look at these rows and settle their labels",
-            _examples(train, differing, [f"{row.label}: " for row in differing[:2]]),
+            examples_of_rows(train, differing, [f"{', '.join(names_of(row))}: " for row in differing[:2]]),
         ),
     ]
 
 
-def _of_labels(train: RowSet[Row], dev: RowSet[Row] | None) -> list[Finding]:
-    counts = Counter(row.label for row in train.rows)
-    (label, number), *_ = counts.most_common(1)
-    share = number / len(train.rows)
-    unknown = [row for row in dev.rows if row.label not in counts] if dev is not None else []
-    return [
-        *judge(
-            "lopsided_labels",
-            share,
-            f"{percent(share)} of the train rows have the label {label!r} (of {len(counts)} labels)",
-            number,
-            f"always answering {label!r} is right in {percent(share)}: accuracy says little",
-            "collect more of the rare labels, and look at macro_f1 or matthews",
-        ),
-        *judge(
-            "unknown_labels",
-            len(unknown) / len(dev.rows) if dev is not None else 0.0,
-            f"{len(unknown):,} dev rows have a label that no train row has",
-            len(unknown),
-            "finetune stops at them",
-            "mend the labels: often they are only spelled differently",
-            _examples(dev, unknown, [f"{row.label!r}: " for row in unknown[:2]]) if dev is not None else (),
-        ),
+def _of_swallowed(train: RowSet[Any]) -> list[Finding]:
+    """Find texts with a line break at which another row of the file seems to end or begin."""
+    names = all_names(train.rows)
+    if not 0 < len(names) <= _MOST_NAMES:
+        return []
+    name = "|".join(re.escape(name) for name in names)
+    end = re.compile(rf'[,\t]"?(?:{name})"?\r?\n|\n"?(?:{name})"?[,\t]')
+    found = [
+        row for row in train.rows if any(text and "\n" in text and end.search(text) for text in row.texts)
     ]
+    return judge(
+        "swallowed_rows",
+        len(found) / len(train.rows),
+        f"{many(len(found), 'train row')} with what looks like other rows of the file inside a text",
+        len(found),
+        "a quote that does not close where it should joins the rows up to the next quote: they are lost",
+        'double the quotes inside texts (""), or save as .tsv or .jsonl',
+        examples_of_rows(train, found),
+    )
 
 
-def _of_leakage(train: RowSet[Row], dev: RowSet[Row]) -> list[Finding]:
-    known = {row.texts: row for row in reversed(train.rows)}
-    leaked = [row for row in dev.rows if row.texts in known]
-    share = len(leaked) / len(dev.rows)
+def _of_choices(train: RowSet[Any]) -> list[Finding]:
+    repeated = [row for row in train.rows if len(set(row.choices)) < len(row.choices)]
+    return judge(
+        "repeated_choices",
+        len(repeated) / len(train.rows),
+        f"{many(len(repeated), 'train row')} with the same choice twice",
+        len(repeated),
+        "the model scores both alike: none can win",
+        "change or take out one of them",
+        examples_of_rows(train, repeated),
+    )
+
+
+def _of_leakage(train: RowSet[Any], dev: RowSet[Any]) -> list[Finding]:
+    known = {_bare(row.texts): row for row in reversed(train.rows)}
+    leaked = [row for row in dev.rows if _bare(row.texts) in known]
+    exact = {row.texts for row in train.rows}
+    same = sum(row.texts in exact for row in leaked)
     return judge(
         "dev_in_train",
-        share,
-        f"{len(leaked):,} of {len(dev.rows):,} dev rows have the texts of a train row",
+        len(leaked) / len(dev.rows),
+        f"{len(leaked):,} of {len(dev.rows):,} dev rows have the texts of a train row ({same:,} exactly, the "
+        "others but for case, blanks and marks)",
         len(leaked),
         "the dev score is better than on new rows, and the wrong epoch and settings are chosen",
         "delete them from the train file",
-        _examples(dev, leaked, [f"as {train.path}:{known[row.texts].line}: " for row in leaked[:2]]),
+        examples_of_rows(
+            dev, leaked, [f"as {train.path}:{known[_bare(row.texts)].line}: " for row in leaked[:2]]
+        ),
     )
 
 
-def _of_lengths(train: RowSet[Row], tokenizer: Tokenizer, seq_len: int) -> list[Finding]:
-    pieces = [
-        sum(len(tokenizer.encode(text)) + 1 for text in row.texts if text is not None) + 1
-        for row in train.rows
-    ]  # a [SEP] after each text, a [CLS] before all
-    cut = [row for row, length in zip(train.rows, pieces, strict=True) if length > seq_len]
-    share = len(cut) / len(train.rows)
+def _bare(texts: Sequence[str | None]) -> tuple[str, ...]:
+    """Return the letters and digits of texts, small; a text without any as it is."""
+    bare = (
+        " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold())) or text
+        for text in texts
+        if text is not None
+    )
+    return tuple(bare)
+
+
+def piece_counts(rows: RowSet[Any], tokenizer: Tokenizer) -> list[int]:
+    """Return the pieces of each row, special tokens counted; of a choice those of its longest input."""
+    texts = list(dict.fromkeys(text for row in rows.rows for text in row.texts if text is not None))
+    pieces = dict(zip(texts, map(len, tokenizer.encode_batch(texts)), strict=True))
+    between = len(tokenizer.between_ids)
+    counts = []
+    for row in rows.rows:
+        first, *others = (pieces[text] for text in row.texts if text is not None)
+        counts.append(first + 2 + (between + max(others) if others else 0))
+    return counts
+
+
+def length_findings(rows: RowSet[Any], counts: Sequence[int], seq_len: int) -> list[Finding]:
+    """Return a finding on the rows beyond the limit."""
+    cut = [row for row, length in zip(rows.rows, counts, strict=True) if length > seq_len]
     return judge(
         "long_rows",
-        share,
-        f"{len(cut):,} of {len(train.rows):,} train rows are longer than {seq_len} pieces (the longest "
-        f"{max(pieces):,})",
+        len(cut) / len(counts),
+        f"{len(cut):,} of {len(counts):,} train rows are longer than {seq_len} pieces (the longest "
+        f"{max(counts):,})",
         len(cut),
         "what is beyond the limit is cut off and not read",
-        f"finetune --seq-len {min(512, max(pieces))} (slower), or --truncation head if the end matters",
-        _examples(train, cut),
+        f"finetune --seq-len {min(512, max(counts))} (slower), or --truncation windows (reads all), "
+        "head+tail, or head where the end matters",
+        examples_of_rows(rows, cut),
     )
 
 
-def _examples(rows: RowSet[Row], chosen: Sequence[Row], notes: Sequence[str] = ("", "")) -> list[Example]:
-    return [
-        Example(f"{rows.path}:{row.line}", note + excerpt(" / ".join(text for text in row.texts if text)))
-        for row, note in zip(chosen, notes, strict=False)
-    ]
+def length_facts(counts: Sequence[int], seq_len: int) -> dict[str, Any]:
+    """Return how long rows are: quantiles, and how many are how long, the limit being the end of a bin."""
+    ends = [seq_len * part // _BINS for part in range(1, _BINS + 1)]
+    longest = max(counts)
+    while ends[-1] < longest:
+        ends.append(ends[-1] * 2)
+    places = np.searchsorted(ends, counts)  # (rows,)
+    numbers = np.bincount(places, minlength=len(ends)).tolist()
+    shares = np.quantile(counts, [0.5, 0.9, 0.99], method="higher").tolist()
+    return {
+        "limit": seq_len,
+        "median": shares[0],
+        "nine_in_ten_up_to": shares[1],
+        "99_in_100_up_to": shares[2],
+        "longest": longest,
+        "histogram": [{"up_to": end, "rows": number} for end, number in zip(ends, numbers, strict=True)],
+    }

@@ -49,6 +49,14 @@ _WRAPPERS = ("module.", "_orig_mod.")
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 _MODEL_TYPES = (*FAMILIES, roberta.PRE_NORM)
 _QKV = ("query", "key", "value")
+SEQUENCE_CLASSIFICATION = "BertForSequenceClassification"
+MULTIPLE_CHOICE = "BertForMultipleChoice"
+# A head's problem type in config.json, and the task for own data.
+_HEADS = {
+    "classification": ("single_label_classification", "classify"),
+    "regression": ("regression", "regress"),
+    "multi-label": ("multi_label_classification", "multilabel"),
+}
 DECODER_WEIGHT = "mlm_head.decoder.weight"
 DECODER_BIAS = "mlm_head.decoder.bias"
 
@@ -198,9 +206,9 @@ def config_to_huggingface(
     if num_outputs is not None:
         names: Sequence[str] = (task or {}).get("labels") or [f"LABEL_{i}" for i in range(num_outputs)]
         assert len(names) == num_outputs, f"{len(names)} label names for {num_outputs} outputs"
-        if architecture == "BertForSequenceClassification":
-            regression = num_outputs == 1 or (task or {}).get("head") == "regression"
-            values["problem_type"] = "regression" if regression else "single_label_classification"
+        if architecture == SEQUENCE_CLASSIFICATION:
+            default = "regression" if num_outputs == 1 else "classification"
+            values["problem_type"], _ = _HEADS[(task or {}).get("head", default)]
         values["id2label"] = {str(index): name for index, name in enumerate(names)}
         values["label2id"] = {name: index for index, name in enumerate(names)}
     return values
@@ -212,16 +220,13 @@ def task_from_huggingface(values: Mapping[str, Any], num_outputs: int, path: Pat
     Raises:
         InputError: the label names do not fit the head.
     """
-    head = {
-        "regression": "regression",
-        "single_label_classification": "classification",
-        "multi_label_classification": "multilabel",
-        None: "regression" if num_outputs == 1 else "classification",
-    }.get(values.get("problem_type"))
-    if head is None:
-        raise InputError(f"{path}: problem_type is {values['problem_type']!r}, which is unknown")
-    labels = None if head == "regression" else label_names(values, num_outputs, path)
-    return {"task": "regress" if head == "regression" else "classify", "head": head, "labels": labels}
+    default = "regression" if num_outputs == 1 else "classification"
+    problem = values.get("problem_type") or _HEADS[default][0]
+    for head, (name, task) in _HEADS.items():
+        if name == problem:
+            labels = None if head == "regression" else label_names(values, num_outputs, path)
+            return {"task": task, "head": head, "labels": labels}
+    raise InputError(f"{path}: problem_type is {problem!r}, which is unknown")
 
 
 def label_names(values: Mapping[str, Any], num_outputs: int, path: Path) -> list[str]:
@@ -372,13 +377,19 @@ def missing_names(name: str, state: Mapping[str, Tensor], model_type: str = "ber
     return [query.replace(".query.", f".{part}.") for part, theirs in parts if _our_name(theirs) not in state]
 
 
-def state_to_huggingface(state: Mapping[str, Tensor], model_type: str = "bert", pad_id: int = 0) -> State:
+def state_to_huggingface(
+    state: Mapping[str, Tensor],
+    model_type: str = "bert",
+    pad_id: int = 0,
+    architecture: str = SEQUENCE_CLASSIFICATION,
+) -> State:
     """Return weights with our names under Hugging Face's, on the host, contiguous.
 
     Args:
         state: of a model; the encoder's names begin with "bert.".
         model_type: kind of the model.
         pad_id: id of the padding; RoBERTa's positions depend on it.
+        architecture: BERT's class of transformers; where RoBERTa has the pooler depends on it.
     """
     stored: State = {}
     for name, value in state.items():
@@ -389,4 +400,7 @@ def state_to_huggingface(state: Mapping[str, Tensor], model_type: str = "bert", 
                 stored[theirs.replace(".query.", f".{part}.")] = piece.contiguous()
         else:
             stored[theirs] = value
-    return roberta.to_roberta(stored, model_type, pad_id) if model_type in roberta.MODEL_TYPES else stored
+    if model_type not in roberta.MODEL_TYPES:
+        return stored
+    pooler_in_head = architecture == SEQUENCE_CLASSIFICATION
+    return roberta.to_roberta(stored, model_type, pad_id, pooler_in_head)

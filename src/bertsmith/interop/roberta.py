@@ -56,7 +56,9 @@ def roberta_name(name: str, model_type: str) -> str:
     return _renamed(name, model_type, with_head=True)
 
 
-def to_roberta(stored: Mapping[str, Tensor], model_type: str, pad_id: int) -> dict[str, Tensor]:
+def to_roberta(
+    stored: Mapping[str, Tensor], model_type: str, pad_id: int, pooler_in_head: bool = True
+) -> dict[str, Tensor]:
     """Return weights with BERT's names under RoBERTa's.
 
     Args:
@@ -64,17 +66,18 @@ def to_roberta(stored: Mapping[str, Tensor], model_type: str, pad_id: int) -> di
             the head of next sentence prediction, which nothing has trained.
         model_type: one of ``MODEL_TYPES``.
         pad_id: id of the padding.
+        pooler_in_head: a head for classes takes the pooler in; one for choices leaves it where BERT has it.
     """
-    # A head for words has no dense layer before it, so there is no pooler.
-    with_head = all(any(name.startswith(part) for name in stored) for part in ("classifier.", "bert.pooler."))
+    has_head = any(name.startswith("classifier.") for name in stored)
+    with_head = has_head and pooler_in_head
+    keeps_all = model_type == PRE_NORM or (has_head and not pooler_in_head)
     result = {}
     for name, value in stored.items():
         theirs = _renamed(name, model_type, with_head)
         if name.endswith(_POSITIONS):
             unused = torch.zeros(position_offset(pad_id), value.shape[1], dtype=value.dtype)
             value = torch.cat([unused, value])
-        is_stored = model_type == PRE_NORM or not name.startswith(_NOT_STORED)
-        if is_stored or theirs.startswith("classifier."):
+        if keeps_all or not name.startswith(_NOT_STORED) or theirs.startswith("classifier."):
             result[theirs] = value
     return result
 

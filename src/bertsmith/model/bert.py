@@ -113,6 +113,29 @@ class BertForPreTraining(nn.Module):
         return mlm_scores, nsp_scores
 
 
+class BertForChoice(nn.Module):
+    """The encoder with one score for each choice, which the choices of a row are measured by.
+
+    Source: the paper, section 4.4.
+    """
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.bert = Bert(config)
+        self.pooler = Pooler(config)
+        self.dropout = Dropout(config.hidden_dropout)
+        self.classifier = nn.Linear(config.hidden_size, 1)
+        for head in (self.pooler, self.classifier):
+            initialize(head, config.initializer_std)
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """Return float ``(batch, 1)``, a score for each choice."""
+        first = self.bert(tokens, first_tokens(tokens))  # (batch, hidden)
+        scores: Tensor = self.classifier(self.dropout(self.pooler(first)))
+        return scores
+
+
 class BertForClassification(nn.Module):
     """The encoder with scores for each row: of classes, or one number in a regression.
 

@@ -97,23 +97,28 @@ class FinetuneConfig:
     """Fine-tune a model on a task; keeps the epoch that is best on dev.
 
     Attributes:
-        task: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, squad1, squad2, cmrc2018, conll, or for own
-            data classify, regress, answer or tag.
+        task: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, squad1, squad2, cmrc2018, swag, conll, or
+            for own data classify, multilabel, regress, choose, answer or tag.
         model: a model directory, or a configuration of one for random weights (see --random-weights).
         data: a GLUE task directory, or a CSV, TSV or JSONL file; for questions SQuAD's JSON, or JSONL with
-            question, context and answers, or a directory with the published names; for words to tag a
-            directory of CoNLL-2003, a file of columns, or JSONL with spans.
+            question, context and answers, or a directory with the published names; for choices SWAG's or
+            CODAH's directory, too; for words to tag a directory of CoNLL-2003, a file of columns, or JSONL
+            with spans.
         out: the run directory to write.
         dev: the dev file for own data; without it a tenth of the rows, chosen by the seed, is kept for dev.
         text: column of the text; default: found in the header.
-        second_text: column of the second text of a pair.
-        label: column of the label.
+        second_text: column of the second text of a pair; of choices: of their list, or what their columns'
+            names begin with.
+        label: column of the label or labels.
+        label_separator: multilabel: what parts the labels in a field, such as ";" (JSON lists need none).
+        class_weights: classify, multilabel: "balanced" makes labels count the same in training, however rare.
         seeds: number of runs, with seeds seed, seed + 1, ...; the best on dev is kept as the model.
         seed: the first seed: head weights, order, dropout.
         epochs: passes over the training rows.
         batch_size: rows an optimiser step.
         seq_len: pieces of the longest row, special tokens counted; longer rows are cut and counted.
-        truncation: "tail" cuts the end, "head" the beginning, "error" stops at a row that is too long.
+        truncation: of longer rows "tail" cuts the end, "head" the beginning, "head+tail" the middle (it keeps
+            a quarter and three quarters); "windows" reads all in overlapping windows; "error" stops.
         missing: a row without text or label: "error" stops, "skip" leaves it out and counts it.
         precision: "auto", "float32" or "bfloat16".
         dropout: overrides both dropouts of the model.
@@ -141,6 +146,8 @@ class FinetuneConfig:
     text: str | None = None
     second_text: str | None = None
     label: str | None = None
+    label_separator: str | None = None
+    class_weights: str | None = None
     seeds: int = 1
     seed: int = 0
     epochs: int = 3
@@ -251,6 +258,10 @@ class DoctorConfig:
         data: a directory written by prepare; with task: a GLUE directory or a CSV, TSV or JSONL file.
         task: the task that the rows in data are for; see finetune.
         dev: the dev file of own rows.
+        text_column: of own rows, finetune's --text; default: found in the header.
+        second_text_column: of own rows, finetune's --second-text.
+        label_column: of own rows, finetune's --label.
+        label_separator: of own rows, what parts the labels in a field.
         seq_len: the limit of a row, in pieces (with task and vocab).
         vocab: the vocabulary that corpus or rows are meant for: how much is [UNK], which rows are too long.
         against: evaluation sets that should not stand in the corpus: GLUE directories (their dev and test
@@ -264,6 +275,10 @@ class DoctorConfig:
     data: str | None = None
     task: str | None = None
     dev: str | None = None
+    text_column: str | None = None
+    second_text_column: str | None = None
+    label_column: str | None = None
+    label_separator: str | None = None
     seq_len: int = 128
     vocab: str | None = None
     against: list[str] = field(default_factory=list)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -13,11 +14,13 @@ from bertsmith.checkup.finding import Finding, worst_first
 from bertsmith.checkup.prepared import PreparedData
 from bertsmith.checkup.show import show_findings
 from bertsmith.checkup.survey import CorpusSurvey
-from bertsmith.checkup.task_rows import read_rows, row_findings
+from bertsmith.checkup.task_file import file_findings
+from bertsmith.checkup.task_rows import length_facts, length_findings, piece_counts, read_rows, row_findings
 from bertsmith.data.config import PAIRINGS
 from bertsmith.errors import InputError
 from bertsmith.progress import StageProgress
 from bertsmith.recipes.config import DoctorConfig
+from bertsmith.tasks.source import DataSource
 from bertsmith.tasks.task import find_task
 from bertsmith.text.corpus_files import list_files
 from bertsmith.text.tokenizer import Tokenizer
@@ -82,12 +85,30 @@ def _of_rows(config: DoctorConfig) -> tuple[dict[str, Any], list[Finding]]:
     assert config.task is not None
     task = find_task(config.task)
     tokenizer = None if config.vocab is None else Tokenizer.load(config.vocab)
-    train, dev = read_rows(task, config.data, config.dev)
-    counts = {"train": train.counts, "dev": None if dev is None else dev.counts}
-    read = f"{len(train.rows):,} train rows, {len(dev.rows) if dev else 0:,} dev rows"
-    return {"read": read, "task": task.name, "rows": counts}, row_findings(
-        task, train, dev, tokenizer, config.seq_len
+    files = [path for path in (config.data, config.dev) if path is not None and Path(path).is_file()]
+    findings = [finding for path in files for finding in file_findings(path)]
+    if any(finding.level == "error" for finding in findings):
+        read = f"only the lines of {' and '.join(files)}: the rows cannot be read until they are mended"
+        return {"read": read, "task": task.name, "rows": None, "lengths": None}, findings
+    source = DataSource(
+        config.data,
+        config.dev,
+        config.text_column,
+        config.second_text_column,
+        config.label_column,
+        missing="skip",
+        label_separator=config.label_separator,
     )
+    train, dev = read_rows(task, source)
+    findings += row_findings(task, train, dev)
+    lengths = None
+    if tokenizer is not None:
+        counts = piece_counts(train, tokenizer)
+        findings += length_findings(train, counts, config.seq_len)
+        lengths = length_facts(counts, config.seq_len)
+    read = f"{len(train.rows):,} train rows, {len(dev.rows) if dev else 0:,} dev rows"
+    rows = {"train": train.counts, "dev": None if dev is None else dev.counts}
+    return {"read": read, "task": task.name, "rows": rows, "lengths": lengths}, findings
 
 
 def _summary(facts: dict[str, Any], findings: Sequence[Finding], seconds: float) -> dict[str, Any]:
@@ -104,10 +125,11 @@ def _summary(facts: dict[str, Any], findings: Sequence[Finding], seconds: float)
     }
 
 
+_COLUMNS = ("text_column", "second_text_column", "label_column", "label_separator")
 _READ_BY: dict[str, set[str]] = {
     "corpus": {"vocab", "against", "ngram_words", "pairing", "text"},
     "prepared data": set(),
-    "task rows": {"dev", "seq_len", "vocab"},
+    "task rows": {"dev", "seq_len", "vocab", *_COLUMNS},
 }
 """The settings that each kind of data reads, besides the data itself."""
 

@@ -64,6 +64,9 @@ def finetune(config: FinetuneConfig) -> dict[str, Any]:
     task = find_task(config.task)
     bundle = _start(config)
     check_seq_len(config.seq_len, bundle.config.max_positions, config.truncation)
+    if config.truncation not in task.kind.truncations:
+        fitting = ", ".join(task.kind.truncations)
+        raise InputError(f"truncation {config.truncation} does not fit {task.name}; take one of {fitting}")
     source = DataSource(
         config.data,
         config.dev,
@@ -72,6 +75,7 @@ def finetune(config: FinetuneConfig) -> dict[str, Any]:
         config.label,
         config.missing,
         scheme=config.scheme,
+        label_separator=config.label_separator,
     )
     settings = settings_of(task, {name: getattr(config, name) for name in all_settings()})
     encoding = Encoding(bundle.tokenizer, config.seq_len, config.truncation, settings)

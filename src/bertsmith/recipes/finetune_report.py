@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 from bertsmith import files, metrics
 from bertsmith.bundle import model_card, save_bundle
 from bertsmith.recipes.config import FinetuneConfig
-from bertsmith.tasks.kind import Encoding, Outputs, Score, Task
+from bertsmith.tasks.kind import Encoding, Kind, Outputs, Score, Task
 from bertsmith.tasks.prepared import TrainingData
 from bertsmith.tasks.task import all_settings, settings_of
 
@@ -160,23 +159,24 @@ def save(out: Path, kept: Kept, summary: dict[str, Any]) -> None:
         "head": kept.task.kind.name,
         "labels": summary["labels"],
         **kept.encoding.stored(),
-        "columns": None if columns is None else dataclasses.asdict(columns),
+        "columns": None if columns is None else columns.stored(),
         "main_metric": kept.task.main_metric,
         "metrics": {"dev": summary["dev"]},
     }
     if kept.run.tuned:
         stored["tuned"] = kept.run.tuned
     pair = columns is not None and columns.second_text is not None
-    save_bundle(out / "model", kept.model, kept.encoding.tokenizer, stored, _card(summary, pair))
+    card = _card(summary, kept.task.kind, pair)
+    save_bundle(out / "model", kept.model, kept.encoding.tokenizer, stored, card)
     _write_predictions(out / "predictions-dev.jsonl", kept)
     files.write_json(out / "metrics.json", summary)
 
 
-def _card(summary: dict[str, Any], pair: bool) -> str:
+def _card(summary: dict[str, Any], kind: Kind, pair: bool) -> str:
     facts = {
         "task": summary["task"],
         "started from": "/".join(Path(summary["model"]).parts[-2:]),
-        "labels": ", ".join(summary["labels"]) if summary["labels"] else "a number",
+        "answers": ", ".join(summary["labels"]) if summary["labels"] else kind.name,
         "training rows": summary["train_rows"],
         "dev rows": f"{summary['dev_rows']} ({summary['dev_source']})",
         "dev metrics of this model, chosen as the best on the same rows": summary["dev"],
@@ -186,9 +186,8 @@ def _card(summary: dict[str, Any], pair: bool) -> str:
         "sha256 of the data": summary["data_sha256"],
         "rows that were cut": summary["truncated"],
     }
-    verb = "classify" if summary["labels"] else "regress"
-    example = '("a text", "its second text")' if pair else '"a text"'
-    usage = f'import bertsmith\n\nbertsmith.load("model").{verb}([{example}])'
+    example = kind.example or ('("a text", "its second text")' if pair else '"a text"')
+    usage = f'import bertsmith\n\nbertsmith.load("model").{kind.verb}([{example}])'
     return model_card(f"BERT fine-tuned on {summary['task']}", facts, usage)
 
 

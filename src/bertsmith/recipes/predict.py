@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -21,9 +21,11 @@ from bertsmith.device import limit_threads
 from bertsmith.errors import InputError
 from bertsmith.recipes.config import PredictConfig
 from bertsmith.recipes.predict_tagging import COLUMNS_ENDING, lines_of_columns, tagging_answers
+from bertsmith.tasks.choice_rows import ChoiceRow, find_choice_columns, iterate_choice_rows, open_choices
 from bertsmith.tasks.rows import Columns, Row, find_columns, iterate_rows
 from bertsmith.tasks.squad import read_questions
 from bertsmith.tasks.tables import open_table
+from bertsmith.tasks.task import KINDS
 
 ROWS_AT_ONCE = 2048
 
@@ -83,14 +85,10 @@ def _text_answers(
     pair = None if columns is None else columns["second_text"] is not None
     found = find_columns(table, Columns(**columns) if columns else None, wanted, pair)
     rows = iterate_rows(table, dataclasses.replace(found, label=None))
-    answer = model.classify if stored["head"] == "classification" else model.regress
+    answer = getattr(model, KINDS[stored["head"]].verb)
     while chunk := list(islice(rows, ROWS_AT_ONCE)):
         answers: Iterator[Any] = iter(answer([_text(row) for row in chunk if not row.missing]))
-        for row in chunk:
-            if row.missing:
-                yield {"error": f"line {row.line}: no {' and no '.join(row.missing)}"}
-            else:
-                yield dataclasses.asdict(next(answers))
+        yield from _side_by_side(chunk, answers)
     counts |= table.counts
 
 
@@ -111,6 +109,30 @@ def _span_answers(
                 yield {"id": row.id, "error": f"question {row.line}: no {' and no '.join(row.lacking)}"}
             else:
                 yield {"id": row.id, **dataclasses.asdict(next(answers))}
+
+
+def _choice_answers(
+    model: predictor.Predictor, config: PredictConfig, counts: dict[str, int]
+) -> Iterator[dict[str, Any]]:
+    """Yield the answer to each row's context and choices, or its error, in the order of the rows."""
+    columns = (model.bundle.task or {}).get("columns")
+    table = open_choices(config.input)
+    wanted = {"text": config.text, "second_text": config.second_text, "label": None}
+    found = find_choice_columns(table, Columns(**columns) if columns else None, wanted)
+    rows = iterate_choice_rows(table, dataclasses.replace(found, label=None))
+    while chunk := list(islice(rows, ROWS_AT_ONCE)):
+        items = [(row.context, row.choices) for row in chunk if not row.missing]
+        yield from _side_by_side(chunk, iter(model.choose(items)))
+    counts |= table.counts
+
+
+def _side_by_side(rows: Sequence[Row | ChoiceRow], answers: Iterator[Any]) -> Iterator[dict[str, Any]]:
+    """Yield the next answer for each row, or an error where the row lacks something."""
+    for row in rows:
+        if row.missing:
+            yield {"error": f"line {row.line}: no {' and no '.join(row.missing)}"}
+        else:
+            yield dataclasses.asdict(next(answers))
 
 
 def _text(row: Row) -> predictor.Text:
@@ -138,4 +160,6 @@ _ANSWERS: dict[
     "spans": _span_answers,
     "tagging": tagging_answers,
     "feature-tagging": tagging_answers,
+    "multi-label": _text_answers,
+    "choice": _choice_answers,
 }

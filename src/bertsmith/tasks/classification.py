@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,61 +17,84 @@ from bertsmith.bundle import Bundle, load_classification_model
 from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForClassification
 from bertsmith.objectives import ClassificationObjective
-from bertsmith.tasks.encode import EncodedRow, RowBatch, batch_of, encode_rows
+from bertsmith.tasks.encode import TRUNCATIONS, EncodedRow, RowBatch, batch_of
 from bertsmith.tasks.inference import Inference, head_outputs
 from bertsmith.tasks.kind import Encoding, Kind, Labels, Outputs, Score, Split, Task
 from bertsmith.tasks.rows import Row
 from bertsmith.tasks.source import RowSet
+from bertsmith.tasks.text_windows import Inputs, encode_inputs
 
+BALANCED = "balanced"
 _WHOLE_NUMBER = re.compile(r"[+-]?\d{1,100}")
 
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """A split with one gold answer a row.
+    """A split with one gold answer a row, or one a row and label.
 
     Attributes:
         rows: what was read.
-        encoded: pieces of each row.
-        gold: label numbers int64 ``(rows,)``, or values float64 ``(rows,)``.
+        inputs: pieces of each row, or of each window of a row.
+        gold: label numbers int64 ``(rows,)``, values float64 ``(rows,)``, or 0 and 1, int64
+            ``(rows, labels)``.
         center: the value that training takes as 0.
         scale: the value's distance from it that training takes as 1.
+        gold_weights: of the shape of ``gold``, how much each counts in training; ``None``: all the same.
     """
 
     rows: RowSet[Row]
-    encoded: list[EncodedRow]
+    inputs: Inputs
     gold: NDArray[Any]
     center: float = 0.0
     scale: float = 1.0
+    gold_weights: NDArray[np.float64] | None = None
+
+    @property
+    def encoded(self) -> list[EncodedRow]:
+        """Pieces of each input."""
+        return self.inputs.encoded
 
     @property
     def truncated(self) -> list[bool]:
         """Whether each row lost pieces."""
-        return [row.truncated for row in self.encoded]
+        return self.inputs.truncated
 
     @property
     def gold_objects(self) -> list[Any]:
-        """The label of each row, or its value as a number."""
+        """The label or labels of each row, or its value as a number."""
         if self.gold.dtype == np.int64:
             return [row.label for row in self.rows.rows]
         return list(self.gold.tolist())
 
     @property
     def num_units(self) -> int:
-        """Rows."""
+        """Rows, or windows of rows."""
         return len(self.encoded)
 
-    @property
+    @cached_property
     def targets(self) -> NDArray[Any]:
-        """What training aims at: label numbers, or values measured by center and scale."""
+        """What training aims at for each input: labels, or values measured by center and scale."""
         if self.gold.dtype == np.int64:
-            return self.gold
+            return self.gold[self.inputs.owners]
         scaled: NDArray[Any] = (self.gold - self.center) / self.scale
-        return scaled
+        return scaled[self.inputs.owners]
+
+    @cached_property
+    def weights(self) -> NDArray[np.float64] | None:
+        """How much each target counts in training: a row as much as any other, whatever its windows.
+
+        ``None`` where all count the same.
+        """
+        if self.gold_weights is None and len(self.encoded) == self.inputs.num_rows:
+            return None
+        weights = np.ones(self.gold.shape) if self.gold_weights is None else self.gold_weights
+        shares = self.inputs.weights().reshape(-1, *[1] * (self.gold.ndim - 1))
+        product: NDArray[np.float64] = weights[self.inputs.owners] * shares
+        return product
 
     def batch(self, units: Sequence[int]) -> RowBatch:
-        """Return rows as one batch."""
-        return batch_of(self.encoded, units, self.targets)
+        """Return inputs as one batch."""
+        return batch_of(self.encoded, units, self.targets, self.weights)
 
 
 def labelled(split: Split) -> LabelledRows:
@@ -85,18 +109,23 @@ def stacked(outputs: Outputs) -> NDArray[np.float32]:
     return outputs
 
 
-def encode_texts(rows: RowSet[Row], encoding: Encoding) -> list[EncodedRow]:
+def of_rows(split: Split, outputs: Outputs) -> NDArray[np.float32]:
+    """Return one vector a row, float32 ``(rows, outputs)``, from one an input."""
+    return labelled(split).inputs.of_rows(stacked(outputs))
+
+
+def encode_texts(rows: RowSet[Row], encoding: Encoding) -> Inputs:
     """Encode the texts of rows.
 
     Raises:
         InputError: a row is too long under "error"; the line is named.
     """
     texts = [row.texts for row in rows.rows]
-    return encode_rows(texts, encoding.tokenizer, encoding.seq_len, encoding.truncation, rows.where)
+    return encode_inputs(texts, encoding.tokenizer, encoding.seq_len, encoding.truncation, rows.where)
 
 
 def single_head_outputs(model: nn.Module, split: Split, inference: Inference) -> Outputs:
-    """Return the outputs of a head with one vector a row, float32 ``(rows, outputs)``."""
+    """Return the outputs of a head with one vector an input, float32 ``(inputs, outputs)``."""
     assert isinstance(model, BertForClassification), "a head for whole rows"
     return head_outputs(model, model.num_outputs, split.encoded, inference)
 
@@ -119,6 +148,12 @@ def labels_of(rows: Sequence[Row], path: str) -> tuple[str, ...]:
     names = {str(row.label) for row in rows}
     if len(names) < 2:
         raise InputError(f"{path}: every row has the label {min(names)!r}; a classifier needs at least two")
+    return in_order(names)
+
+
+def in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names sorted: by value if all are whole numbers, else as text."""
+    names = list(names)
     if all(_WHOLE_NUMBER.fullmatch(name) for name in names):
         return tuple(sorted(names, key=lambda name: (int(name), name)))
     return tuple(sorted(names))
@@ -132,13 +167,22 @@ def label_numbers(rows: Sequence[Row], labels: Sequence[str], path: str) -> NDAr
     """
     numbers = {name: number for number, name in enumerate(labels)}
     for row in rows:
-        if row.label not in numbers:
-            shown = ", ".join(labels[:10]) + (", …" if len(labels) > 10 else "")
-            raise InputError(
-                f"{path}, line {row.line}: label {row.label!r} is unknown to the model (it knows {shown}); "
-                "mend the label or train with rows of it"
-            )
+        require_known(row.label, numbers, f"{path}, line {row.line}:")
     return np.array([numbers[str(row.label)] for row in rows], dtype=np.int64)
+
+
+def require_known(label: Any, numbers: Mapping[str, int], where: str) -> None:
+    """Refuse a label that the model does not know.
+
+    Raises:
+        InputError: it names the label, where it stands and what is known.
+    """
+    if label not in numbers:
+        shown = ", ".join(list(numbers)[:10]) + (", …" if len(numbers) > 10 else "")
+        raise InputError(
+            f"{where} label {label!r} is unknown to the model (it knows {shown}); "
+            "mend the label or train with rows of it"
+        )
 
 
 def _labels(task: Task, rows: RowSet[Any]) -> Labels:
@@ -147,11 +191,36 @@ def _labels(task: Task, rows: RowSet[Any]) -> Labels:
 
 def _encode(task: Task, rows: RowSet[Any], labels: Labels, encoding: Encoding) -> LabelledRows:
     assert labels is not None, "a classifier has labels"
-    return LabelledRows(rows, encode_texts(rows, encoding), label_numbers(rows.rows, labels, rows.path))
+    gold = label_numbers(rows.rows, labels, rows.path)
+    weights = balanced_weights(gold) if is_balanced(encoding) else None
+    return LabelledRows(rows, encode_texts(rows, encoding), gold, gold_weights=weights)
+
+
+def is_balanced(encoding: Encoding) -> bool:
+    """Say whether labels are to be weighed.
+
+    Raises:
+        InputError: there are no such weights.
+    """
+    named = encoding.settings.get("class_weights")
+    if named not in (None, BALANCED):
+        raise InputError(f"class-weights is {named!r}; the weights there are: {BALANCED}")
+    return named is not None
+
+
+def balanced_weights(gold: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return a weight for each row, so that all labels weigh the same and the mean is 1.
+
+    Source: scikit-learn, compute_class_weight("balanced").
+    """
+    counts = np.bincount(gold)
+    weights = len(gold) / ((counts > 0).sum() * np.maximum(counts, 1))
+    chosen: NDArray[np.float64] = weights[gold]
+    return chosen
 
 
 def _score(task: Task, split: Split, outputs: Outputs, tuned: Mapping[str, Any]) -> Score:
-    logits, gold = stacked(outputs), labelled(split).gold
+    logits, gold = of_rows(split, outputs), labelled(split).gold
     predicted = logits.argmax(axis=1)  # (rows,)
     constant = len(predicted) > 1 and metrics.is_constant(predicted)
     loss = metrics.classification_loss(logits, gold)
@@ -163,7 +232,7 @@ def _answers(
 ) -> list[dict[str, Any]]:
     """Return ``label``, its ``probability`` and all ``probabilities`` of each row."""
     assert labels is not None, "a classifier has labels"
-    logits = stacked(outputs)
+    logits = of_rows(split, outputs)
     shares = metrics.probabilities_of(logits).tolist()
     return [
         {
@@ -177,6 +246,7 @@ def _answers(
 
 CLASSIFICATION = Kind(
     name="classification",
+    verb="classify",
     labels=_labels,
     num_outputs=lambda labels: len(labels or ()),
     load_model=load_single_head,
@@ -185,4 +255,6 @@ CLASSIFICATION = Kind(
     outputs=single_head_outputs,
     score=_score,
     answers=_answers,
+    truncations=TRUNCATIONS,
+    settings={"class_weights": None},
 )

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from bertsmith.errors import InputError
-from bertsmith.tasks.rows import Row, find_columns, rows_of
+from bertsmith.tasks.rows import Columns, LabelReader, Row, find_columns, one_label, rows_of, several_labels
 from bertsmith.tasks.source import DataSource, RowSet
 from bertsmith.tasks.tables import open_table
 
 
-def read_split(source: DataSource, split: str) -> RowSet[Row] | None:
+def read_split(source: DataSource, split: str, several: bool = False) -> RowSet[Row] | None:
     """Read the train rows (``source.data``) or the dev rows (``source.dev``; ``None`` without one).
+
+    Args:
+        source: the files.
+        split: "train" or another name, which means dev.
+        several: a row has any number of labels instead of one.
 
     Raises:
         InputError: a file or column is missing, a row is broken or lacks a value, or there is no row.
@@ -19,10 +26,10 @@ def read_split(source: DataSource, split: str) -> RowSet[Row] | None:
     if Path(source.data).is_dir():
         raise InputError(f"{source.data}: a directory; name a .csv, .tsv or .jsonl file, or a --task of GLUE")
     path = source.data if split == "train" else source.dev
-    return None if path is None else read_file(source, path)
+    return None if path is None else read_file(source, path, several)
 
 
-def read_file(source: DataSource, path: str) -> RowSet[Row]:
+def read_file(source: DataSource, path: str, several: bool = False) -> RowSet[Row]:
     """Read the labelled rows of one file.
 
     Raises:
@@ -42,7 +49,20 @@ def read_file(source: DataSource, path: str) -> RowSet[Row]:
             f"{path}: column {min(repeated)!r} would be read twice, as texts or label; "
             "name each with --text, --second-text, --label"
         )
-    rows, counts = rows_of(table, columns, source.missing)
+    read_label: LabelReader = one_label
+    if several:
+        stored = source.stored.label_separator if source.stored else None
+        columns = replace(columns, label_separator=source.label_separator or stored)
+        read_label = several_labels if source.label_separator is None else _parted_labels
+    rows, counts = rows_of(table, columns, source.missing, read_label)
     if not rows:
         raise InputError(f"{path}: no row with a text and a label")
     return RowSet(rows, path, columns, counts=counts)
+
+
+def _parted_labels(where: str, columns: Columns, value: Any) -> tuple[str, ...] | None:
+    if isinstance(value, list):
+        raise InputError(
+            f"{where} {columns.label!r} is a list: --label-separator would be ignored; leave it out"
+        )
+    return several_labels(where, columns, value)

@@ -16,7 +16,7 @@ from torch import nn
 
 from bertsmith.bundle import Bundle
 from bertsmith.layout import Tokens
-from bertsmith.tasks.encode import EncodedRow
+from bertsmith.tasks.encode import CUTS, EncodedRow
 from bertsmith.tasks.inference import Inference
 from bertsmith.tasks.source import DataSource, RowSet
 from bertsmith.text.tokenizer import Tokenizer
@@ -140,6 +140,7 @@ class Kind:
 
     Attributes:
         name: also the name of the head in task.json.
+        verb: the predictor's method.
         labels: from the training rows to the names of the labels.
             Raises InputError when they teach nothing.
         num_outputs: of the head, for these labels.
@@ -155,9 +156,12 @@ class Kind:
         finish: makes what ``fit`` found part of a trained model, in place.
         tune: what is chosen on dev after training and stored with the model.
         settings: settings that tasks of other kinds do not have, with their defaults.
+        truncations: the policies for long rows that fit.
+        example: what one item looks like that the verb takes; ``None``: a text, or a pair of texts.
     """
 
     name: str
+    verb: str
     labels: Callable[[Task, RowSet[Any]], Labels]
     num_outputs: Callable[[Labels], int]
     load_model: Callable[[Bundle, int | None], nn.Module]
@@ -170,6 +174,8 @@ class Kind:
     finish: Callable[[nn.Module, Split], None] = _nothing_to_finish
     tune: Callable[[Task, Split, Outputs], dict[str, Any]] = _nothing_to_tune
     settings: Mapping[str, Any] = field(default_factory=dict)
+    truncations: tuple[str, ...] = CUTS
+    example: str | None = None
 
 
 @dataclass(frozen=True)

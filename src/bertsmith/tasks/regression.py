@@ -21,9 +21,11 @@ from bertsmith.tasks.classification import (
     encode_texts,
     labelled,
     load_single_head,
+    of_rows,
     single_head_outputs,
     stacked,
 )
+from bertsmith.tasks.encode import TRUNCATIONS
 from bertsmith.tasks.inference import Inference
 from bertsmith.tasks.kind import Encoding, Kind, Labels, Outputs, Score, Split, Task
 from bertsmith.tasks.rows import Row
@@ -70,7 +72,7 @@ def _fit(task: Task, train: Split, dev: Split) -> tuple[Split, Split]:
 
 
 def _outputs(model: nn.Module, split: Split, inference: Inference) -> Outputs:
-    """Return the values in the unit of the labels, float32 ``(rows, 1)``."""
+    """Return the values in the unit of the labels, float32 ``(inputs, 1)``."""
     unit = labelled(split)
     outputs = stacked(single_head_outputs(model, split, inference))
     return (outputs * unit.scale + unit.center).astype(np.float32)
@@ -87,7 +89,7 @@ def _finish(model: nn.Module, train: Split) -> None:
 
 def _score(task: Task, split: Split, outputs: Outputs, tuned: Mapping[str, Any]) -> Score:
     gold = labelled(split).gold
-    predicted = stacked(outputs)[:, 0].astype(np.float64)  # (rows,)
+    predicted = of_rows(split, outputs)[:, 0].astype(np.float64)  # (rows,)
     constant = len(predicted) > 1 and metrics.is_constant(predicted)
     loss = float(np.mean((predicted - gold) ** 2))
     return Score(metrics.compute(task.metrics, gold, predicted), loss, constant)
@@ -97,11 +99,12 @@ def _answers(
     split: Split, outputs: Outputs, labels: Labels, tuned: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Return the ``value`` of each row."""
-    return [{"value": float(value)} for value in stacked(outputs)[:, 0]]
+    return [{"value": float(value)} for value in of_rows(split, outputs)[:, 0]]
 
 
 REGRESSION = Kind(
     name="regression",
+    verb="regress",
     labels=lambda task, rows: None,
     num_outputs=lambda labels: 1,
     load_model=load_single_head,
@@ -112,4 +115,5 @@ REGRESSION = Kind(
     answers=_answers,
     fit=_fit,
     finish=_finish,
+    truncations=TRUNCATIONS,
 )

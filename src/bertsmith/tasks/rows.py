@@ -8,9 +8,9 @@ left out and counted; it never vanishes without a word.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from bertsmith.config import nearest
 from bertsmith.errors import InputError
@@ -36,24 +36,48 @@ class Row:
 
     Attributes:
         texts: the text, and the second text of a pair or ``None``.
-        label: the label as it stands in the file (a number as its JSON spelling); ``None`` when not read.
+        label: the label as it stands in the file (a number as its JSON spelling), or in a task of several
+            labels those of the row, each once, sorted; ``None`` when not read.
         line: number of the row's first line in the file, from 1.
         missing: columns that were empty; such rows only come back from ``rows_of(..., missing="keep")``.
     """
 
     texts: tuple[str, str | None]
-    label: str | None
+    label: str | tuple[str, ...] | None
     line: int
     missing: tuple[str, ...] = ()
 
 
+class MaybeIncomplete(Protocol):
+    """A row of any kind."""
+
+    @property
+    def line(self) -> int:
+        """Number of the row's first line in the file, from 1."""
+        ...
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Columns that were empty."""
+        ...
+
+
+R = TypeVar("R", bound=MaybeIncomplete)
+
+
 @dataclass(frozen=True)
 class Columns:
-    """Which columns hold what."""
+    """Which columns hold what; ``label_separator`` parts the labels of a row where a field holds several."""
 
     text: str
     second_text: str | None = None
     label: str | None = None
+    label_separator: str | None = None
+
+    def stored(self) -> dict[str, str | None]:
+        """Return what task.json keeps."""
+        names = {"text": self.text, "second_text": self.second_text, "label": self.label}
+        return names | {"label_separator": self.label_separator} if self.label_separator else names
 
 
 def find_columns(
@@ -114,12 +138,27 @@ def _find_texts(table: Table, pair: bool | None) -> tuple[str, str | None]:
     )
 
 
-def rows_of(table: Table, columns: Columns, missing: str) -> tuple[list[Row], dict[str, int]]:
-    """Read all rows.
+LabelReader = Callable[[str, Columns, Any], "str | tuple[str, ...] | None"]
+"""From where a row stands, the columns and a value to the label; ``None``: it is missing."""
+
+
+def rows_of(
+    table: Table, columns: Columns, missing: str, read_label: LabelReader | None = None
+) -> tuple[list[Row], dict[str, int]]:
+    """Read all rows; without a label column the labels are ``None``.
+
+    Raises:
+        InputError: a value is missing under "error", or of a wrong type; line numbers are named.
+    """
+    return kept_rows(list(iterate_rows(table, columns, read_label)), table, missing)
+
+
+def kept_rows(rows: list[R], table: Table, missing: str) -> tuple[list[R], dict[str, int]]:
+    """Return the rows that a policy keeps.
 
     Args:
-        table: the opened file.
-        columns: which columns to read; without a label column the labels are ``None``.
+        rows: all rows of the table.
+        table: the file, read to its end.
         missing: "error" stops at a row without text or label; "skip" leaves it out and counts it; "keep"
             hands it over with empty texts and the names of the missing columns.
 
@@ -127,9 +166,8 @@ def rows_of(table: Table, columns: Columns, missing: str) -> tuple[list[Row], di
         The rows in the order of the file, and the counts ``rows``, ``missing_rows`` and ``blank_lines``.
 
     Raises:
-        InputError: a value is missing under "error", or a text is no string; line numbers are named.
+        InputError: a value is missing under "error"; line numbers are named.
     """
-    rows = list(iterate_rows(table, columns))
     lacking = [row for row in rows if row.missing]
     if lacking and missing == "error":
         named = ", ".join(f"line {row.line} ({' and '.join(row.missing)})" for row in lacking[:5])
@@ -142,9 +180,20 @@ def rows_of(table: Table, columns: Columns, missing: str) -> tuple[list[Row], di
     return rows, {"rows": len(rows), "missing_rows": len(lacking), **table.counts}
 
 
-def iterate_rows(table: Table, columns: Columns) -> Iterator[Row]:
-    """Yield every row in the order of the file; those with missing values say which."""
+def iterate_rows(table: Table, columns: Columns, read_label: LabelReader | None = None) -> Iterator[Row]:
+    """Yield every row in the order of the file; those with missing values say which.
+
+    Args:
+        table: the opened file.
+        columns: which columns to read.
+        read_label: default: one label a row.
+
+    Raises:
+        InputError: a text or a label is of a wrong type; the line is named.
+    """
+    read_label = read_label or one_label
     for line, values in table.records:
+        where = f"{table.path}, line {line}:"
         lacking = []
         texts: list[str | None] = [None, None]
         for place, column in enumerate((columns.text, columns.second_text)):
@@ -154,26 +203,53 @@ def iterate_rows(table: Table, columns: Columns) -> Iterator[Row]:
             if text is None or text == "":
                 lacking.append(column)
             elif not isinstance(text, str):
-                raise InputError(
-                    f"{table.path}, line {line}: {column!r} is {json.dumps(text)[:40]}, "
-                    "a text has to be a string"
-                )
+                raise InputError(f"{where} {column!r} is {json.dumps(text)[:40]}, a text has to be a string")
             texts[place] = text or ""
         label = None
         if columns.label is not None:
-            label = _label_text(table.path, line, columns.label, values.get(columns.label))
+            label = read_label(where, columns, values.get(columns.label))
             if label is None:
                 lacking.append(columns.label)
         yield Row((texts[0] or "", texts[1]), label, line, tuple(lacking))
 
 
-def _label_text(path: str, line: int, column: str, value: Any) -> str | None:
+def one_label(where: str, columns: Columns, value: Any) -> str | None:
+    """Return the label of a row that has one.
+
+    Raises:
+        InputError: the value is neither a string nor a number.
+    """
     if value is None or value == "":
         return None
     if isinstance(value, str):
         return value
     if isinstance(value, (bool, int, float)):
         return json.dumps(value)
-    raise InputError(
-        f"{path}, line {line}: {column!r} is a {type(value).__name__}; a label is a string or number"
-    )
+    raise InputError(f"{where} {columns.label!r} is a {type(value).__name__}; a label is a string or number")
+
+
+def several_labels(where: str, columns: Columns, value: Any) -> tuple[str, ...] | None:
+    """Return the labels of a row that has any number of them, each once, sorted.
+
+    A JSON list may be empty, and so may a field whose separator is known: no label fits the row. A key that
+    is not there and JSON ``null`` are missing.
+
+    Raises:
+        InputError: the value is no list of strings or numbers, a label is empty, or a field of several labels
+            has no known separator.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        if columns.label_separator is None:
+            raise InputError(
+                f"{where} {columns.label!r} is text, so that several labels need --label-separator "
+                "(such as ';' or '|'); JSON lists need none"
+            )
+        value = [part.strip() for part in value.split(columns.label_separator)] if value else []
+    if not isinstance(value, list):
+        raise InputError(f"{where} {columns.label!r} is {json.dumps(value)[:40]}; expected a list of labels")
+    labels = {one_label(where, columns, label) for label in value}
+    if None in labels:
+        raise InputError(f"{where} {columns.label!r} has an empty label in it; take it out")
+    return tuple(sorted(str(label) for label in labels))

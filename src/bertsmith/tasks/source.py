@@ -27,6 +27,7 @@ class DataSource:
         missing: a row without text or label: "error" or "skip".
         stored: columns stored with a model: used where a file has them, and they say whether rows are pairs.
         scheme: of the tags in a file of columns, as named by the user; ``None``: it is found.
+        label_separator: what parts the labels in a field, as named by the user.
     """
 
     data: str
@@ -37,6 +38,7 @@ class DataSource:
     missing: str = "error"
     stored: Columns | None = None
     scheme: str | None = None
+    label_separator: str | None = None
 
     def __post_init__(self) -> None:
         if self.missing not in MISSING_POLICIES:

@@ -256,6 +256,7 @@ def _load(bundle: Bundle, num_outputs: int | None) -> nn.Module:
 
 SPANS = Kind(
     name="spans",
+    verb="answer",
     labels=lambda task, rows: None,
     num_outputs=lambda labels: 2,
     load_model=_load,

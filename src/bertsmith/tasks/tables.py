@@ -74,17 +74,26 @@ def format_of(path: str) -> str:
 
 def text_lines(path: str) -> Iterator[str]:
     """Yield the lines with their ends, without a BOM; only a line feed ends a line."""
+    for number, raw in enumerate(raw_lines(path), start=1):
+        try:
+            yield raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{path}, line {number}: not UTF-8 ({error.reason}); convert the file to UTF-8"
+            ) from None
+
+
+def raw_lines(path: str) -> Iterator[bytes]:
+    """Yield the lines of a plain or gzipped file as they are, with their ends, without a UTF-8 BOM.
+
+    Raises:
+        InputError: there is no such file, or its gzip is damaged.
+    """
     number = 0
     try:
         with _open_bytes(path) as file:
             for number, raw in enumerate(file, start=1):
-                if number == 1:
-                    raw = raw.removeprefix(b"\xef\xbb\xbf")
-                yield raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}, line {number}: not UTF-8 ({error.reason}); convert the file to UTF-8"
-        ) from None
+                yield raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{path}: damaged or cut gzip file after line {number} ({error})") from None
 
@@ -106,13 +115,13 @@ def _header(path: str, columns: list[str]) -> tuple[str, ...]:
     return tuple(columns)
 
 
-def _checked(table: Table, line: int, fields: list[str]) -> Mapping[str, str | None]:
+def _checked(table: Table, line: int, fields: list[str]) -> Mapping[str, str]:
     if len(fields) > len(table.columns) or (len(fields) < len(table.columns) and not table.short_rows):
         raise InputError(
             f"{table.path}, line {line}: {len(fields)} fields, expected {len(table.columns)} "
             f"({', '.join(table.columns)}); mend the row"
         )
-    return {name: value or None for name, value in zip(table.columns, fields, strict=False)}
+    return dict(zip(table.columns, fields, strict=False))
 
 
 def _read_csv(path: str, column_names: tuple[str, ...] | None) -> Table:

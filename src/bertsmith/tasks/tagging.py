@@ -356,6 +356,7 @@ def word_answers(
 
 TAGGING = Kind(
     name="tagging",
+    verb="tag",
     labels=tag_names,
     num_outputs=lambda labels: len(labels or ()),
     load_model=load_tagger,

@@ -8,14 +8,18 @@ from typing import Any
 
 from bertsmith.config import nearest
 from bertsmith.errors import InputError
-from bertsmith.tasks import custom, glue, squad, tagged_source
+from bertsmith.tasks import choice_rows, custom, glue, squad, tagged_source
+from bertsmith.tasks.choice import CHOICE
 from bertsmith.tasks.classification import CLASSIFICATION
 from bertsmith.tasks.kind import Kind, Labels, Task
+from bertsmith.tasks.multi_label import MULTI_LABEL
 from bertsmith.tasks.regression import REGRESSION
 from bertsmith.tasks.spans import SPANS
 from bertsmith.tasks.tagging import TAGGING
 
-KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (CLASSIFICATION, REGRESSION, SPANS, TAGGING)}
+KINDS: Mapping[str, Kind] = {
+    kind.name: kind for kind in (CLASSIFICATION, REGRESSION, MULTI_LABEL, CHOICE, SPANS, TAGGING)
+}
 
 _NO_OR_YES = ("0", "1")
 _ENTAILED_OR_NOT = ("entailment", "not_entailment")
@@ -66,6 +70,16 @@ TASKS: Mapping[str, Task] = {
         ("accuracy", "macro_f1", "matthews"),
         "accuracy",
         custom.read_split,
+    ),
+    "swag": Task("swag", CHOICE, None, ("accuracy",), "accuracy", choice_rows.read_swag_split),
+    "choose": Task("choose", CHOICE, None, ("accuracy",), "accuracy", choice_rows.read_split),
+    "multilabel": Task(
+        "multilabel",
+        MULTI_LABEL,
+        None,
+        ("micro_f1", "macro_f1", "exact_match", "micro_f1_at_half", "macro_f1_at_half"),
+        "micro_f1",
+        partial(custom.read_split, several=True),
     ),
     "regress": Task(
         "regress",

@@ -1,0 +1,48 @@
+"""Texts with [MASK]s, and the pieces that fit best into each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import nn
+
+from bertsmith.errors import InputError
+from bertsmith.tasks.encode import EncodedRow, RowBatch
+from bertsmith.text.tokenizer import Tokenizer
+
+ScoredPieces = list[tuple[int, float]]
+"""Ids of pieces with their probabilities, best first."""
+
+
+def masked_row(number: int, text: str, tokenizer: Tokenizer, seq_len: int) -> EncodedRow:
+    """Encode a text with [MASK]s; what is too long is cut behind the last of them.
+
+    Raises:
+        InputError: the text has no [MASK], or has one beyond the length.
+    """
+    pieces = tokenizer.encode_with_masks(text)
+    if tokenizer.mask_id not in pieces:
+        raise InputError(
+            f"text number {number} has no [MASK]: {text[:60]!r}; put one where a word is missing"
+        )
+    kept = pieces[: seq_len - 2]
+    if tokenizer.mask_id in pieces[len(kept) :]:
+        raise InputError(f"text number {number} has a [MASK] beyond the model's {seq_len} pieces; shorten it")
+    ids = np.array([tokenizer.cls_id, *kept, tokenizer.sep_id], dtype=np.int64)
+    return EncodedRow(ids, len(ids), len(kept) < len(pieces))
+
+
+def best_pieces(
+    model: nn.Module, batch: RowBatch, tokenizer: Tokenizer, top: int
+) -> Iterator[tuple[int, ScoredPieces]]:
+    """Yield (row, best ids with probabilities) for each [MASK] of a batch, in the order of the places."""
+    picks = (batch.tokens.input_ids == tokenizer.mask_id).nonzero().squeeze(1)  # (picks,)
+    scores, _ = model(batch.tokens, picks)
+    # Ids beyond the vocabulary (embeddings that were padded) name no piece.
+    shares = torch.softmax(scores[:, : tokenizer.vocab_size].float(), dim=-1)  # (picks, vocab)
+    best = shares.topk(min(top, tokenizer.vocab_size))
+    owners = np.searchsorted(batch.tokens.layout.starts, picks.cpu().numpy(), side="right") - 1
+    for owner, values, ids in zip(owners, best.values.tolist(), best.indices.tolist(), strict=True):
+        yield int(batch.rows[owner]), list(zip(ids, values, strict=True))
