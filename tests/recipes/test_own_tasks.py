@@ -131,7 +131,7 @@ def test_a_separator_is_stored_and_never_ignored(start: Path, tmp_path: Path) ->
     again = dataclasses.replace(config, out=str(tmp_path / "other"), data=str(listed), label_separator="|")
     with pytest.raises(InputError, match="is a list: --label-separator would be ignored"):
         finetune(again)
-    with pytest.raises(InputError, match=r"--label-separator \| would be ignored by classify"):
+    with pytest.raises(InputError, match=r"--label-separator \| would be ignored: it is for multilabel, not for classify"):
         finetune(dataclasses.replace(again, task="classify"))
 
 
@@ -260,7 +260,7 @@ def test_balanced_classes_find_more_of_a_rare_label(start: Path, tmp_path: Path)
     [
         (
             {"task": "regress", "class_weights": "balanced"},
-            "--class-weights balanced would be ignored by regress",
+            "--class-weights balanced would be ignored: it is for .*, not for regress",
         ),
         ({"class_weights": "inverse"}, "class-weights is 'inverse'; the weights there are: balanced"),
         (
