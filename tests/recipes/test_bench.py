@@ -52,20 +52,49 @@ def test_pretraining_on_prepared_data(small_shape, pretraining_data: Path, capsy
     assert " x transformers float32 (" in out
 
 
-def test_finetuning_beside_transformers(tmp_path: Path, capsys) -> None:
-    rows = "".join(f"good word{letter} so fine\t{n % 2}\n" for n, letter in enumerate("abcdefgh" * 5))
-    (tmp_path / "train.tsv").write_text("sentence\tlabel\n" + rows)
+def sentences(folder: Path) -> Path:
+    rows = "".join(f"good word{letter} so fine\t{n % 2}\n" for n, letter in enumerate("abcdefgh" * 9))
+    (folder / "train.tsv").write_text("sentence\tlabel\n" + rows)
+    return folder
+
+
+def questions(folder: Path) -> Path:
+    asked = [
+        {"id": str(n), "question": "is it", "answers": [{"text": "good", "answer_start": 3}]}
+        for n in range(30)
+    ]
+    passages = [{"context": "so good it is", "qas": asked}]
+    path = folder / "train.json"
+    path.write_text(json.dumps({"data": [{"title": "t", "paragraphs": passages}]}))
+    return path
+
+
+def tags(folder: Path) -> Path:
+    path = folder / "eng.train"
+    path.write_text("so NN O O\ngood NN O I-PER\nfine NN O O\n\n" * 30)
+    return path
+
+
+@pytest.mark.parametrize(
+    "task, write, peers, unit, mean",
+    [
+        ("sst2", sentences, 3, "rows/s", 6.0),
+        ("squad1", questions, 3, "windows/s", 9.0),
+        ("conll", tags, 2, "words/s", 5.0),
+    ],
+)
+def test_finetuning_beside_transformers(tmp_path: Path, capsys, task, write, peers, unit, mean) -> None:
     model = tmp_path / "model"
-    shape = replace(SHAPE, max_positions=128)  # the first peer pads to 128
+    shape = replace(SHAPE, max_positions=384)  # the first peer pads to the limit
     save_bundle(
         model, BertForPreTraining(shape), Tokenizer(VOCABULARY, TokenizerConfig()), {"task": "pretrain"}, ""
     )
-    words = ["bench", "finetune", "--data", str(tmp_path), "--model", str(model), "--repeats", "1", "--json"]
-    assert run(words) == 0
+    words = ["--task", task, "--data", str(write(tmp_path)), "--model", str(model)]
+    assert run(["bench", "finetune", *words, "--repeats", "1", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert len(found["peers"]) == 3
-    assert found["unit"] == "rows/s"
-    assert found["mean_tokens"] == 6.0
+    assert len(found["peers"]) == peers
+    assert found["unit"] == unit
+    assert found["mean_tokens"] == mean
 
 
 def test_preparing_beside_datasets(tmp_path: Path, capsys) -> None:
@@ -99,6 +128,8 @@ def test_preparing_beside_datasets(tmp_path: Path, capsys) -> None:
         ({"work": "pretrain", "shapes": ["huge"]}, "shape 'huge' is unknown"),
         ({"work": "pretrain", "repeats": -1}, "repeats is -1"),
         ({"work": "finetune", "data": "d"}, "--model"),
+        ({"work": "finetune", "data": "d", "model": "m", "task": "squad"}, "did you mean 'squad1'"),
+        ({"work": "pretrain", "task": "sst2"}, "--task would be ignored"),
         ({"work": "prepare", "corpus": ["c"]}, "--vocab"),
         ({"work": "prepare", "corpus": ["c"], "vocab": "v", "data": "d"}, "--data would be ignored"),
         ({"work": "pretrain", "megabytes": 1.0}, "--megabytes would be ignored"),

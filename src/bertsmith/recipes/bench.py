@@ -58,9 +58,13 @@ def _pretrain(config: BenchConfig) -> dict[str, Any]:
 def _finetune(config: BenchConfig) -> dict[str, Any]:
     if config.data is None or config.model is None:
         raise InputError(
-            "bench finetune needs --data (the directory of SST-2) and --model (a model directory)"
+            "bench finetune needs --data (the directory of the task's files) and --model (a model directory)"
         )
-    return finetuning.compare(config.model, config.data, config.repeats)
+    task = config.task or "sst2"
+    if task not in finetuning.COMPARISONS:
+        known = list(finetuning.COMPARISONS)
+        raise InputError(f"bench finetune --task {task}: {nearest(task, known)}")
+    return finetuning.compare(task, config.model, config.data, config.repeats)
 
 
 def _prepare(config: BenchConfig) -> dict[str, Any]:
@@ -83,7 +87,7 @@ WORKS: Mapping[str, Callable[[BenchConfig], dict[str, Any]]] = {
 
 _READ_BY: Mapping[str, set[str]] = {
     "pretrain": {"data", "shapes"},
-    "finetune": {"data", "model"},
+    "finetune": {"data", "model", "task"},
     "prepare": {"corpus", "vocab", "megabytes"},
 }
 """The settings that each work reads besides the repeats."""

@@ -357,8 +357,9 @@ class BenchConfig:
         vocab: prepare: a vocab.txt, or a directory that holds one.
         megabytes: prepare: text to take of each file; 0: all.
         data: pretrain: a directory written by prepare (default: random instances); finetune: the directory
-            of SST-2.
+            of the task's files, or its training file.
         model: finetune: a model directory.
+        task: finetune: "sst2" (default), "squad1" or "conll".
         shapes: pretrain: "mini" (4 layers of 256) and "base" (12 layers of 768); default: both.
         repeats: counted steps of each side; 0: fit for some minutes.
     """
@@ -369,6 +370,7 @@ class BenchConfig:
     megabytes: float = 0.0
     data: str | None = None
     model: str | None = None
+    task: str | None = None
     shapes: list[str] = field(default_factory=list)
     repeats: int = 0
 
