@@ -58,7 +58,7 @@ class Contender:
     shape: tuple[int, int] = (0, 0)
 
 
-TUNED = {"learning_rate": 2e-3, "per_device_train_batch_size": 16, "warmup_ratio": 0.1, "bf16": True}
+TUNED = {"learning_rate": 2e-3, "per_device_train_batch_size": 16, "warmup_steps": 0.1, "bf16": True}
 CONTENDERS = {
     "fast": Contender(("--preset", "fast-tiny"), data="text-64", long_data="text-128"),
     "bert": Contender(("--preset", "bert-tiny"), data="pairs-128"),
