@@ -299,6 +299,7 @@ def load_task_model(
     make: Callable[[BertConfig, int], Model],
     num_outputs: int | None,
     head: str = "classifier",
+    parts: tuple[str, ...] = (),
 ) -> Model:
     """Return the encoder with the head of a task, in evaluation mode.
 
@@ -307,6 +308,7 @@ def load_task_model(
         make: a class such as ``BertForClassification``: from the architecture and the number of outputs.
         num_outputs: draw a new head with that many outputs; ``None``: the stored head.
         head: the name of the head's last layer.
+        parts: names of what else belongs to the head, drawn with it.
 
     Raises:
         InputError: the stored head is asked for and there is none.
@@ -324,7 +326,7 @@ def load_task_model(
         state.pop(f"{head}.bias", None)
     with torch.device("meta"):
         model = make(bundle.config, num_outputs)
-    return _fill(model, state, bundle, (head, *_never_stored(bundle)) if is_new else ())
+    return _fill(model, state, bundle, (head, *parts, *_never_stored(bundle)) if is_new else ())
 
 
 def load_classification_model(bundle: Bundle, num_outputs: int | None) -> BertForClassification:

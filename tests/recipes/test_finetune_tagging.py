@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from bertsmith import cli, predictor
+from bertsmith.bundle import load_bundle
 from bertsmith.errors import InputError
 from bertsmith.recipes.config import EvaluateConfig, PredictConfig
 from bertsmith.recipes.evaluate import evaluate
 from bertsmith.recipes.finetune import finetune
 from bertsmith.recipes.predict import predict
 from bertsmith.tasks.entities import Entity, tags_of
+from bertsmith.training.config import OptimizerConfig
 from tests.recipes import tiny
 from tests.tasks.test_entities import conlleval
 
@@ -197,3 +200,32 @@ def test_c043_the_command_prints_the_mode(
     shown = capsys.readouterr().out
     assert "conlleval" in shown
     assert "strict_f1" in shown
+
+
+def test_a_feature_based_run_is_trained_evaluated_and_used(place: Path, tmp_path: Path) -> None:
+    optimizer = OptimizerConfig(learning_rate=3e-3)
+    run = settings(
+        place, "features-run", features="last", epochs=4, batch_size=16, seeds=2, optimizer=optimizer
+    )
+    summary = finetune(run)
+    assert summary["dev"]["f1"] > 0.9
+    assert len(list((place / "features-run" / "features").iterdir())) == 2  # train and dev, for both seeds
+    model = place / "features-run" / "model"
+    stored = json.loads((model / "task.json").read_text())
+    assert (stored["head"], stored["settings"]["features"]) == ("feature-tagging", "last")
+    before, after = load_bundle(place / "pretrained").state, load_bundle(model).state
+    frozen = [name for name in after if name.startswith("bert.")]
+    assert frozen
+    assert all(torch.equal(after[name], before[name]) for name in frozen)
+    found = evaluate(EvaluateConfig(str(model), str(place / "dev.txt")))
+    assert found["metrics"] == pytest.approx(summary["dev"])
+    counts = predict(PredictConfig(str(model), str(place / "dev.txt"), str(tmp_path / "out.conll")))
+    assert counts["rows"] == 40
+    assert predictor.load(model).tag(["worda good"])[0].tags == ["O", "B-SIGN"]
+    with pytest.raises(InputError, match="needs a spans head, the model has feature-tagging"):
+        evaluate(EvaluateConfig(str(model), str(place / "dev.txt"), task="squad1"))
+    with pytest.raises(InputError, match="features is 'first'"):
+        finetune(settings(place, "refused", features="first"))
+    with pytest.raises(InputError, match="leave out --random-weights"):
+        finetune(settings(place, "refused", features="last", random_weights=True))
+    assert not (place / "refused").exists()

@@ -54,21 +54,22 @@ class FeatureTagger(nn.Module):
         classification layer"; the weighted sum: arXiv 1802.05365 (ELMo), equation 1.
     """
 
-    def __init__(self, config: BertConfig, num_outputs: int, num_states: int, weighted: bool) -> None:
+    def __init__(self, config: BertConfig, num_outputs: int, layers: tuple[int, ...], weighted: bool) -> None:
         """Make one.
 
         Args:
             config: of the encoder; its ``hidden_dropout`` is the head's too.
             num_outputs: number of tags.
-            num_states: how many layers' outputs there are for each word.
+            layers: whose outputs are read; 0 is the embeddings' output.
             weighted: sum them with learned weights instead of concatenating them.
         """
         super().__init__()
         self.config = config
         self.num_outputs = num_outputs
+        self.layers = layers
         self.bert = Bert(config).requires_grad_(False)
-        self.mix: LayerMix | nn.Flatten = LayerMix(num_states) if weighted else nn.Flatten(start_dim=1)
-        width = config.hidden_size * (1 if weighted else num_states)
+        self.mix: LayerMix | nn.Flatten = LayerMix(len(layers)) if weighted else nn.Flatten(start_dim=1)
+        width = config.hidden_size * (1 if weighted else len(layers))
         self.dropout = Dropout(config.hidden_dropout)
         self.lstm = nn.LSTM(
             width, LSTM_SIZE // 2, num_layers=2, bidirectional=True, dropout=config.hidden_dropout
@@ -80,7 +81,7 @@ class FeatureTagger(nn.Module):
         """Return the scores of words.
 
         Args:
-            states: of first pieces, float ``(words, num_states, hidden)``.
+            states: of first pieces, float ``(words, layers, hidden)``.
             layout: the sentences, unpadded, on the axis of words.
 
         Returns:

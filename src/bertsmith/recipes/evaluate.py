@@ -85,9 +85,9 @@ def _task(config: EvaluateConfig, stored: dict[str, Any]) -> Task:
         raise InputError(
             f"{config.model}: the model stores no task to evaluate; fine-tune it, or name --task"
         )
-    task = find_task(name)
+    task = find_task(name, head)
     if head != task.kind.name:
-        fitting = [known.name for known in TASKS.values() if known.kind.name == head]
+        fitting = [known.name for known in TASKS.values() if find_task(known.name, head).kind.name == head]
         hint = nearest(name, fitting) if fitting else "it can only be fine-tuned"
         raise InputError(
             f"{config.model}: --task {name} needs a {task.kind.name} head, the model has {head}; {hint}"

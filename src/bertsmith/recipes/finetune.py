@@ -30,6 +30,7 @@ from bertsmith.recipes.finetune_report import (
 )
 from bertsmith.runlog import RunLog, write_config, write_environment
 from bertsmith.tasks.encode import TrainingRows, check_seq_len
+from bertsmith.tasks.feature_tagging import with_frozen_encoder
 from bertsmith.tasks.inference import Inference, inference_settings
 from bertsmith.tasks.kind import Encoding, Task
 from bertsmith.tasks.prepared import TrainingData, read_training_data, with_other_dev
@@ -79,6 +80,8 @@ def finetune(config: FinetuneConfig) -> dict[str, Any]:
     )
     settings = settings_of(task, {name: getattr(config, name) for name in all_settings()})
     encoding = Encoding(bundle.tokenizer, config.seq_len, config.truncation, settings)
+    if config.features is not None:
+        task = with_frozen_encoder(task, bundle, config.features, Path(config.out) / "features", inference)
     data = read_training_data(task, source, encoding, config.limit_rows, config.seed)
 
     out = Path(config.out)

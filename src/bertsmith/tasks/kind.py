@@ -193,6 +193,7 @@ class Task:
             that values of any size can be learnt (a house price as well as a score of 0..5).
         other_dev: further dev splits, scored beside "dev" and never chosen by; ``accuracy`` on
             "dev_mismatched" is reported as ``mismatched_accuracy``.
+        frozen_kind: the kind of its models whose encoder was not trained (see ``feature_tagging``).
     """
 
     name: str
@@ -203,3 +204,4 @@ class Task:
     read: Callable[[DataSource, str], RowSet[Any] | None]
     scale_values: bool = False
     other_dev: tuple[str, ...] = ()
+    frozen_kind: Kind | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ from bertsmith.errors import InputError
 from bertsmith.tasks import choice_rows, custom, glue, squad, tagged_source
 from bertsmith.tasks.choice import CHOICE
 from bertsmith.tasks.classification import CLASSIFICATION
+from bertsmith.tasks.feature_tagging import FEATURE_TAGGING
 from bertsmith.tasks.kind import Kind, Labels, Task
 from bertsmith.tasks.multi_label import MULTI_LABEL
 from bertsmith.tasks.regression import REGRESSION
@@ -18,13 +20,13 @@ from bertsmith.tasks.spans import SPANS
 from bertsmith.tasks.tagging import TAGGING
 
 KINDS: Mapping[str, Kind] = {
-    kind.name: kind for kind in (CLASSIFICATION, REGRESSION, MULTI_LABEL, CHOICE, SPANS, TAGGING)
+    kind.name: kind
+    for kind in (CLASSIFICATION, REGRESSION, MULTI_LABEL, CHOICE, SPANS, TAGGING, FEATURE_TAGGING)
 }
 
 _NO_OR_YES = ("0", "1")
 _ENTAILED_OR_NOT = ("entailment", "not_entailment")
 _INFERENCE = ("contradiction", "entailment", "neutral")
-_ENTITY_METRICS = ("f1", "precision", "recall", "strict_f1", "macro_f1", "accuracy")
 
 
 def _glue(name: str, labels: Labels, metrics: tuple[str, ...], main_metric: str) -> Task:
@@ -43,6 +45,11 @@ def _glue(name: str, labels: Labels, metrics: tuple[str, ...], main_metric: str)
 def _questions(name: str, files: str | None, more_metrics: tuple[str, ...] = ()) -> Task:
     metrics = (*more_metrics, "f1", "exact_match")
     return Task(name, SPANS, None, metrics, metrics[0], partial(squad.read_split, files))
+
+
+def _words(name: str) -> Task:
+    metrics = ("f1", "precision", "recall", "strict_f1", "macro_f1", "accuracy")
+    return Task(name, TAGGING, None, metrics, "f1", tagged_source.read_split, frozen_kind=FEATURE_TAGGING)
 
 
 # The labels of the GLUE tasks are the strings of the published files, in the order of the original where it
@@ -90,20 +97,27 @@ TASKS: Mapping[str, Task] = {
         custom.read_split,
         scale_values=True,
     ),
-    "conll": Task("conll", TAGGING, None, _ENTITY_METRICS, "f1", tagged_source.read_split),
-    "tag": Task("tag", TAGGING, None, _ENTITY_METRICS, "f1", tagged_source.read_split),
+    "conll": _words("conll"),
+    "tag": _words("tag"),
 }
 
 
-def find_task(name: str) -> Task:
+def find_task(name: str, head: str | None = None) -> Task:
     """Return a task by its name.
+
+    Args:
+        name: of the task.
+        head: of a model for it, which may be of the task's other kind.
 
     Raises:
         InputError: there is none of that name; the message names the nearest.
     """
     if name not in TASKS:
         raise InputError(f"task {name!r} is unknown; {nearest(name, list(TASKS))}")
-    return TASKS[name]
+    task = TASKS[name]
+    if task.frozen_kind is not None and head == task.frozen_kind.name:
+        return dataclasses.replace(task, kind=task.frozen_kind)
+    return task
 
 
 def settings_of(task: Task, given: Mapping[str, Any]) -> dict[str, Any]:
