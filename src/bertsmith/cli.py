@@ -37,10 +37,12 @@ VERBS: dict[str, type[Any]] = {
     "fill": verbs.FillConfig,
     "doctor": verbs.DoctorConfig,
     "plan": verbs.PlanConfig,
+    "report": verbs.ReportConfig,
     "bench": verbs.BenchConfig,
     "demo": verbs.DemoConfig,
 }
-"""Each verb's settings; the function is ``bertsmith.recipes.VERB.VERB``."""
+"""Each verb's settings; the function is ``bertsmith.recipes.VERB.VERB``, but for those in ``_MODULES``."""
+_MODULES = {"report": "bertsmith.experiments.report"}
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 _TOGETHER = ("pretrain",)
@@ -116,7 +118,7 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
     is_together = "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
     if is_together and verb not in _TOGETHER:
         raise InputError(f"{verb} is done by one process; start it without torchrun")
-    recipe = importlib.import_module(f"bertsmith.recipes.{verb}")
+    recipe = importlib.import_module(_MODULES.get(verb, f"bertsmith.recipes.{verb}"))
     summary: dict[str, Any] = getattr(recipe, verb)(settings)
     if hasattr(recipe, "show") and not output.json:
         recipe.show(summary)

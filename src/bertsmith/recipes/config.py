@@ -376,6 +376,23 @@ class BenchConfig:
 
 
 @dataclass(frozen=True)
+class ReportConfig:
+    """Show runs in one HTML file that needs nothing beside it: curves, results, errors, settings.
+
+    Attributes:
+        runs: directories that finetune or pretrain wrote; several are compared.
+        out: the .html file to write.
+        title: of the page; default: the task.
+        errors: how many of the worst errors to show with their texts; 0: no text of the data is shown.
+    """
+
+    runs: tyro.conf.Positional[list[str]]
+    out: str = "report.html"
+    title: str | None = None
+    errors: int = 25
+
+
+@dataclass(frozen=True)
 class DemoConfig:
     """The whole path on English that is already on the machine: no download.
 

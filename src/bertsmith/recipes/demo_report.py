@@ -72,7 +72,7 @@ class Report:
         """Return the page.
 
         Raises:
-            InputError: a package of the extra ``demo`` is missing.
+            InputError: a package of the extra ``report`` is missing.
         """
         figures = self.pretraining
         levels = (figures["heldout_unigram_entropy"], figures["uniform_entropy"])
@@ -143,7 +143,7 @@ def loss_curve(events: list[dict[str, Any]], unigram: float, uniform: float) -> 
 
 
 def imported(name: str) -> Any:
-    """Return a package of the extra ``demo``.
+    """Return a package of the extra ``report``.
 
     Raises:
         InputError: it is not installed.
@@ -151,4 +151,4 @@ def imported(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise InputError(f"the demo's report needs {name}: pip install 'bertsmith[demo]'") from None
+        raise InputError(f"a report needs {name}: pip install 'bertsmith[report]'") from None

@@ -1,0 +1,365 @@
+"""What the page shows of a fine-tuning run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bertsmith import calibration
+from bertsmith.experiments import judged, plots, shown
+from bertsmith.experiments.judged import Judged, LabelCounts
+from bertsmith.experiments.page import Badge, Origin, Table, Tile, origin_doubts
+from bertsmith.experiments.runs import Event, Run, points
+from bertsmith.recipes.caveats import caveats
+
+_MOST_LABELS = 20  # of a confusion matrix that can be read
+_MOST_CONFUSIONS = 12
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Which label of the data got which label of the model.
+
+    Attributes:
+        labels: names.
+        counts: a line for each label of the data; empty where there are too many labels to read it.
+        each: precision, recall and F1 of each label.
+        frequent: the most frequent errors.
+    """
+
+    labels: list[str]
+    counts: list[list[int]]
+    each: list[LabelCounts]
+    frequent: list[tuple[str, str, int]]
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """How far the probabilities can be trusted, before and after temperature scaling.
+
+    Attributes:
+        temperature: as stored with the model; 1.0: none.
+        before: expected calibration error as trained.
+        after: with the temperature, on the rows that chose it.
+        cross_fitted: with temperatures fitted on other rows than those scored.
+        figure: reliability plot.
+    """
+
+    temperature: float
+    before: float
+    after: float
+    cross_fitted: float
+    figure: str
+
+
+@dataclass(frozen=True)
+class FineTuned:
+    """One fine-tuning run on the page."""
+
+    run: Run
+    badge: Badge
+    title: str
+    tiles: list[Tile]
+    doubts: list[str]
+    legend: list[tuple[str, str]]
+    curves: list[str]
+    seeds: Table
+    confusion: Confusion | None
+    calibrated: Calibrated | None
+    scatter: str
+    lengths: str
+    errors: list[Judged]
+    num_errors: int
+    data: Table
+    labels: Table | None
+    origin: Origin
+
+
+def fine_tuned(run: Run, badge: Badge, most_errors: int) -> FineTuned:
+    """Return everything that the page shows of a fine-tuning run."""
+    kind = kind_of(run)
+    rows, lost = judged.judge(kind, run.predictions)
+    names = label_names(run)
+    is_classifier = kind == "classification" and bool(names) and bool(rows)
+    found = _confusion(rows, names) if is_classifier else None
+    calibrated = _calibrated(run, names) if is_classifier else None
+    bars, unit = judged.by_length(rows)
+    right = [row.right for row in rows if row.right is not None]
+    level = sum(right) / len(right) if right else None
+    errors = judged.worst(rows, len(rows))
+    return FineTuned(
+        run=run,
+        badge=badge,
+        title=f"{shown.text(run.metrics.get('task') or run.config.get('task') or 'task unknown')}",
+        tiles=_tiles(run, rows, calibrated),
+        doubts=_doubts(run, rows, lost) + origin_doubts(run),
+        legend=_legend(run),
+        curves=_curves(run),
+        seeds=_seeds(run),
+        confusion=found,
+        calibrated=calibrated,
+        scatter=_scatter(run) if kind == "regression" else "",
+        lengths=plots.bars("share of right rows, with 95 % interval", bars, unit, level)
+        if len(bars) > 1
+        else "",
+        errors=errors[:most_errors],
+        num_errors=len(errors),
+        data=_data(run),
+        labels=_labels(run, rows),
+        origin=Origin.of(run),
+    )
+
+
+def kind_of(run: Run) -> str:
+    """Return the kind of the run's task; for runs that do not say: by their labels."""
+    kind = run.metrics.get("kind") or run.task.get("head")
+    return str(kind or ("classification" if run.metrics.get("labels") else "regression"))
+
+
+def label_names(run: Run) -> list[str]:
+    """Return the labels, those of the data that the model does not know behind its own."""
+    labels = run.metrics.get("labels") or run.task.get("labels") or []
+    return [str(label) for label in labels]
+
+
+def main_metric(run: Run) -> str | None:
+    """Return the name of the metric that chose the model."""
+    name = run.metrics.get("main_metric") or run.task.get("main_metric")
+    return name if isinstance(name, str) else None
+
+
+def finished(run: Run, metric: str) -> list[float]:
+    """Return the best value on dev of each seed that has one."""
+    values = [(seed.get("dev") or {}).get(metric) for seed in run.seeds]
+    return [float(value) for value in values if isinstance(value, int | float)]
+
+
+def _tiles(run: Run, rows: Sequence[Judged], calibrated: Calibrated | None) -> list[Tile]:
+    tiles = []
+    metric = main_metric(run)
+    if metric is not None and finished(run, metric):
+        values = finished(run, metric)
+        mean, deviation = run.metrics.get("mean") or {}, run.metrics.get("std") or {}
+        beside = (
+            f"mean of {len(values)} seeds, best epoch each" if len(values) > 1 else "one seed, best epoch"
+        )
+        spread = shown.spread(mean.get(metric, values[0]), deviation.get(metric), len(values))
+        tiles.append(Tile(f"dev {metric}", spread, beside))
+        if len(values) > 1:
+            kept = (run.metrics.get("dev") or {}).get(metric)
+            tiles.append(Tile("kept model", shown.number(kept), f"seed {run.metrics.get('best_seed')}"))
+    right = [row.right for row in rows if row.right is not None]
+    if right and metric != "accuracy":
+        tiles.append(Tile("right rows", f"{sum(right) / len(right):.1%}", f"of {len(right):,} on dev"))
+    if right and label_names(run):
+        frequent, count = Counter(row.gold for row in rows).most_common(1)[0]
+        tiles.append(
+            Tile("always one answer", f"{count / len(rows):.1%}", f"right with “{shown.text(frequent, 30)}”")
+        )
+    if calibrated is not None:
+        is_scaled = calibrated.temperature != 1.0
+        beside = (
+            f"{calibrated.before:.3f} before temperature scaling" if is_scaled else "no temperature scaling"
+        )
+        tiles.append(Tile("calibration error", f"{calibrated.after:.3f}", beside))
+    if "train_seconds" in run.metrics:
+        beside = f"{len(run.seeds)} runs together" if len(run.seeds) > 1 else "with evaluations"
+        tiles.append(Tile("training", shown.duration(run.metrics["train_seconds"]), beside))
+    return tiles
+
+
+def _doubts(run: Run, rows: Sequence[Judged], lost: int) -> list[str]:
+    """Return what a reader of the figures has to know, the weightiest first."""
+    doubts = [] if run.metrics else ["The run is not finished: it has no results yet."]
+    doubts += caveats(run.metrics)
+    if lost:
+        doubts.append(f"{lost:,} lines of predictions-dev.jsonl could not be judged and were left out.")
+    if rows and not any(row.texts for row in rows):
+        doubts.append(
+            "The run holds no texts (it is of an earlier version): errors are named by their lines."
+        )
+    return [shown.text(doubt) for doubt in doubts]
+
+
+def _by_seed(run: Run) -> dict[Any, list[Event]]:
+    """Return each seed's events, their steps counted from its own first."""
+    found: dict[Any, list[Event]] = {}
+    for event in run.events:
+        if isinstance(event.get("step"), int):
+            found.setdefault(event.get("seed"), []).append(event)
+    return {
+        seed: [event | {"step": event["step"] - events[0]["step"] + 1} for event in events]
+        for seed, events in found.items()
+    }
+
+
+def _legend(run: Run) -> list[tuple[str, str]]:
+    """Return the names of the seeds and their colours; nothing where there is one."""
+    seeds = list(_by_seed(run))
+    names = [
+        (f"seed {shown.text(seed, 20)}", plots.COLORS[n % len(plots.COLORS)]) for n, seed in enumerate(seeds)
+    ]
+    return names if len(names) > 1 else []
+
+
+def _curves(run: Run) -> list[str]:
+    metric = main_metric(run)
+    wanted = [
+        ("loss", "training loss", "line"),
+        (f"dev_{metric}", f"dev {metric}, after each epoch", "points"),
+        ("dev_loss", "dev loss, after each epoch", "points"),
+        ("learning_rate", "learning rate", "line"),
+        ("grad_norm", "gradient norm", "line"),
+        ("tokens_per_second", "pieces a second", "line"),
+    ]
+    seeds = {seed: [_with_speed(event) for event in events] for seed, events in _by_seed(run).items()}
+    best = {seed.get("seed"): seed.get("best_epoch") for seed in run.seeds}
+    found = []
+    for key, title, style in wanted:
+        drawn = []
+        for place, (seed, events) in enumerate(seeds.items()):
+            x, y = points(events, key)
+            if not x:
+                continue
+            color = plots.COLORS[place % len(plots.COLORS)]
+            if style == "line" and len(seeds) == 1 and key != "learning_rate":
+                drawn.append(plots.Curve("", x, y, color, "faint"))
+                x, y = plots.binned(x, y, 40)
+            elif style == "line":
+                x, y = plots.binned(x, y, 60)
+            epoch = best.get(seed)
+            is_marked = key == f"dev_{metric}" and isinstance(epoch, int) and 0 < epoch <= len(x)
+            drawn.append(plots.Curve("", x, y, color, style, x[epoch - 1] if is_marked and epoch else None))
+        if drawn:
+            found.append(
+                plots.curves(title, drawn, "step", bottom=0.0 if key == "tokens_per_second" else None)
+            )
+    return found
+
+
+def _with_speed(event: Event) -> Event:
+    seconds, tokens = event.get("seconds"), event.get("tokens")
+    if isinstance(seconds, float) and isinstance(tokens, int) and seconds > 0:
+        return event | {"tokens_per_second": tokens / seconds}
+    return event
+
+
+def _seeds(run: Run) -> Table:
+    """Return every seed's result, and their mean and deviation."""
+    metrics = list(run.metrics.get("dev") or run.metrics.get("mean") or {})
+    lines = []
+    for seed in run.seeds:
+        dev = seed.get("dev") or {}
+        values = [shown.number(dev.get(name)) for name in metrics]
+        kept = " (kept)" if seed.get("seed") == run.metrics.get("best_seed") else ""
+        facts = [shown.number(seed.get("best_epoch") or None), shown.duration(seed.get("train_seconds"))]
+        lines.append([f"seed {seed.get('seed')}{kept}", *values, *facts, shown.text(seed.get("status", "–"))])
+    for name, key in (("mean", "mean"), ("standard deviation", "std")):
+        over_seeds = run.metrics.get(key) or {}
+        if len(run.seeds) > 1 and over_seeds:
+            lines.append([name, *(shown.number(over_seeds.get(metric)) for metric in metrics), "", "", ""])
+    return Table(["run", *map(shown.text, metrics), "best epoch", "time", "state"], lines)
+
+
+def _confusion(rows: Sequence[Judged], labels: list[str]) -> Confusion:
+    names = list(dict.fromkeys([*labels, *(row.gold for row in rows), *(row.predicted for row in rows)]))
+    counts = judged.confusion(rows, names)
+    shown_names = [shown.text(name, 60) for name in names]
+    return Confusion(
+        labels=shown_names,
+        counts=counts if len(names) <= _MOST_LABELS else [],
+        each=judged.label_counts(counts, shown_names),
+        frequent=judged.confusions(counts, shown_names, _MOST_CONFUSIONS) if len(names) > 2 else [],
+    )
+
+
+def _calibrated(run: Run, labels: list[str]) -> Calibrated | None:
+    """Return the calibration; the probabilities of the run are those with the temperature."""
+    numbers = {name: number for number, name in enumerate(labels)}
+    temperature = run.tuned.get("temperature", 1.0)
+    try:
+        table = [[line["probabilities"][name] for name in labels] for line in run.predictions]
+        gold = np.array([numbers[str(line["gold"])] for line in run.predictions])
+        scaled = np.array(table, dtype=np.float64)
+    except (KeyError, TypeError, ValueError):
+        return None
+    if not np.isfinite(scaled).all() or not isinstance(temperature, float):
+        return None
+    scores = np.log(np.maximum(scaled, 1e-300)) * temperature  # the logits, but for a constant of each row
+    before, after, others = (
+        calibration.confidence_of(shares, gold)
+        for shares in (
+            calibration.with_temperature(scores, 1.0),
+            scaled,
+            calibration.cross_fitted(scores, gold),
+        )
+    )
+    figure = plots.reliability(
+        calibration.reliability(*before), calibration.reliability(*after) if temperature != 1.0 else []
+    )
+    return Calibrated(
+        temperature,
+        calibration.expected_error(*before),
+        calibration.expected_error(*after),
+        calibration.expected_error(*others),
+        figure,
+    )
+
+
+def _scatter(run: Run) -> str:
+    pairs = [(line.get("gold"), line.get("value")) for line in run.predictions]
+    numbers = [pair for pair in pairs if all(isinstance(value, int | float) for value in pair)]
+    values = np.array(numbers, dtype=np.float64).reshape(-1, 2)  # (rows, 2)
+    values = values[np.isfinite(values).all(axis=1)]
+    return plots.scatter(values[:, 0], values[:, 1]) if len(values) else ""
+
+
+def _data(run: Run) -> Table:
+    """Return what was read of each split."""
+    figures = run.metrics
+    hashes = figures.get("data_sha256") or {}
+    wanted: list[tuple[str, list[Any]]] = [
+        ("rows", [figures.get("train_rows"), figures.get("dev_rows")]),
+        *(
+            (name, [(figures.get(key) or {}).get(side) for side in ("train", "dev")])
+            for name, key in (
+                ("cut to the model's length", "truncated"),
+                ("left out, a value is missing", "missing_rows"),
+                ("blank lines", "blank_lines"),
+            )
+        ),
+        (
+            "SHA-256 of the file",
+            [str(hashes[side])[:16] if side in hashes else None for side in ("train", "dev")],
+        ),
+    ]
+    lines = [
+        [name, *map(shown.number, values)] for name, values in wanted if any(v is not None for v in values)
+    ]
+    return Table(["", "train", "dev"], lines)
+
+
+def _labels(run: Run, rows: Sequence[Judged]) -> Table | None:
+    """Return how many rows have each label."""
+    counts = run.metrics.get("label_counts") or {}
+    dev = counts.get("dev") or (Counter(row.gold for row in rows) if label_names(run) else {})
+    train = counts.get("train") or {}
+    names = sorted({*train, *dev}, key=lambda name: -(train.get(name) or 0))
+    if not names:
+        return None
+    totals = [sum(side.values()) for side in (train, dev)]
+    lines = [
+        [
+            shown.text(name, 60),
+            *(
+                shown.share(side.get(name, 0), total) if side else "–"
+                for side, total in zip((train, dev), totals, strict=True)
+            ),
+        ]
+        for name in names
+    ]
+    return Table(["label", "train", "dev"], lines)

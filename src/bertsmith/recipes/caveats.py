@@ -1,0 +1,44 @@
+"""What a reader of a fine-tuning's figures has to know: for its model card and its report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def caveats(figures: Mapping[str, Any]) -> list[str]:
+    """Return sentences, the weightiest first.
+
+    Args:
+        figures: content of metrics.json; what is not in it is not spoken of.
+    """
+    return [*_of_runs(figures), *_of_data(figures)]
+
+
+def _of_runs(figures: Mapping[str, Any]) -> Iterator[str]:
+    for failed in figures.get("failed_runs") or []:
+        yield f"Seed {failed.get('seed')} failed: {failed.get('why')}."
+    seeds = figures.get("seeds") or []
+    if len(seeds) == 1:
+        yield "One seed: how much results differ by chance alone is not known; --seeds 5 tells."
+    if seeds:
+        yield (
+            "Epoch and seed were chosen on the dev rows that are reported: expect a little less on other "
+            "rows of the same kind, and perhaps much less on other kinds of text."
+        )
+
+
+def _of_data(figures: Mapping[str, Any]) -> Iterator[str]:
+    partial = [side for side, is_part in (figures.get("partial") or {}).items() if is_part]
+    if partial:
+        yield f"Only a part of the {' and '.join(partial)} rows was there: all may give other figures."
+    if figures.get("dev_source") not in (None, "dev file"):
+        yield f"Dev is {figures['dev_source']}."
+    for side, cut in (figures.get("truncated") or {}).items():
+        if cut:
+            rows = figures.get(f"{side}_rows")
+            of = f" of {rows:,}" if isinstance(rows, int) else ""
+            yield f"{cut:,}{of} {side} rows are longer than the model reads and were cut."
+    for side, missing in (figures.get("missing_rows") or {}).items():
+        if missing:
+            yield f"{missing:,} {side} rows lack text or label and were left out."
