@@ -17,7 +17,6 @@ from bertsmith.bundle import (
     load_classification_model,
     load_encoder,
     load_pretraining_model,
-    model_card,
     save_bundle,
 )
 from bertsmith.errors import InputError
@@ -354,10 +353,3 @@ def test_a_save_that_fails_leaves_the_old_directory_whole(tmp_path, tokenizer, m
         saved(directory, tokenizer, BertForClassification(CONFIG, 2))
     assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-
-
-def test_a_model_card_lists_facts():
-    card = model_card("sst2", {"task": "sst2", "dev": {"accuracy": 0.9}}, "bertsmith predict --model .")
-    assert card.startswith("---\n")
-    assert "- task: sst2\n- dev:\n  - accuracy: 0.9\n" in card
-    assert "bertsmith predict --model ." in card

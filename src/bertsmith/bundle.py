@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,17 +64,6 @@ class Bundle:
     task: dict[str, Any] | None
     state: dict[str, Tensor]
     directory: Path
-
-
-def model_card(title: str, facts: Mapping[str, Any], usage: str) -> str:
-    """Return a model card: a title, facts as a list (nested mappings as sub-lists), how to use the model."""
-    lines = ["---", "library_name: bertsmith", "tags: [bert]", "---", "", f"# {title}", ""]
-    for name, value in facts.items():
-        if isinstance(value, Mapping):
-            lines += [f"- {name}:", *(f"  - {key}: {item}" for key, item in value.items())]
-        else:
-            lines.append(f"- {name}: {value}")
-    return "\n".join([*lines, "", "## Use", "", "```", usage.strip(), "```", ""])
 
 
 def save_bundle(
@@ -201,7 +191,7 @@ def _check_task(task: Mapping[str, Any], path: Path, config: BertConfig, num_out
     """Refuse a task.json that was edited or belongs to other weights.
 
     Raises:
-        InputError: label names, length or columns are not what the model can use.
+        InputError: label names, length, columns or temperature are not what the model can use.
     """
     labels, seq_len, columns = task.get("labels"), task.get("seq_len"), task.get("columns")
     if task.get("head") in ("classification", "multi-label", *_TAGGED) and (
@@ -221,6 +211,10 @@ def _check_task(task: Mapping[str, Any], path: Path, config: BertConfig, num_out
         not isinstance(columns, dict) or not needed <= set(columns) <= {*needed, "label_separator"}
     ):
         raise InputError(f"{path}: columns is {columns!r}; expected text, second_text and label")
+    tuned = task.get("tuned")
+    temperature = tuned.get("temperature", 1.0) if isinstance(tuned, dict) else 1.0
+    if type(temperature) not in (int, float) or not 0.0 < temperature < math.inf:
+        raise InputError(f"{path}: temperature is {temperature!r}; expected a number above 0")
 
 
 def _cut_padded_vocabulary(state: dict[str, Tensor], config: BertConfig, directory: Path) -> None:

@@ -129,3 +129,48 @@ def cross_fitted(logits: Values, gold: Values) -> Values:
         temperature = fit_temperature(logits[kept], gold[kept])
         probabilities[~kept] = with_temperature(logits[~kept], temperature)
     return probabilities
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How far a model's probabilities can be trusted on some rows.
+
+    Attributes:
+        temperature: of the probabilities; 1.0: they are as trained.
+        before: expected calibration error as trained.
+        after: at the temperature.
+        cross_fitted: with temperatures fitted on other rows than those scored.
+        bins_before: as trained.
+        bins_after: at the temperature.
+    """
+
+    temperature: float
+    before: float
+    after: float
+    cross_fitted: float
+    bins_before: list[Bin]
+    bins_after: list[Bin]
+
+
+def calibration_of(probabilities: Values, gold: Values, temperature: float) -> Calibration:
+    """Return the calibration of probabilities at a temperature.
+
+    Args:
+        probabilities: at the temperature, float ``(rows, labels)``.
+        gold: int64 ``(rows,)``.
+        temperature: that was chosen on the same rows, or 1.0.
+    """
+    # The logits, but for a constant of each row, which no probability depends on.
+    scores = np.log(np.maximum(probabilities, 1e-300)) * temperature  # (rows, labels)
+    before, after, others = (
+        confidence_of(shares, gold)
+        for shares in (with_temperature(scores, 1.0), probabilities, cross_fitted(scores, gold))
+    )
+    return Calibration(
+        temperature,
+        expected_error(*before),
+        expected_error(*after),
+        expected_error(*others),
+        reliability(*before),
+        reliability(*after),
+    )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -153,3 +154,59 @@ def mean_and_deviation(runs: Sequence[Mapping[str, float]]) -> tuple[dict[str, f
     columns = {name: np.array([run[name] for run in runs], dtype=np.float64) for name in names}
     deviations = {name: float(v.std(ddof=1)) if len(runs) > 1 else 0.0 for name, v in columns.items()}
     return {name: float(v.mean()) for name, v in columns.items()}, deviations
+
+
+@dataclass(frozen=True)
+class LabelScore:
+    """How well one label was found.
+
+    Attributes:
+        name: the label.
+        rows: that have it.
+        predicted: rows that the model gave it.
+        precision: share of these that have it; ``None`` where the model gave it to none.
+        recall: share of its rows that were found; ``None`` where no row has it.
+        f1: harmonic mean of both, 0.0 where one is missing.
+    """
+
+    name: str
+    rows: int
+    predicted: int
+    precision: float | None
+    recall: float | None
+    f1: float
+
+
+def confusion(gold: Sequence[str], predicted: Sequence[str], labels: Sequence[str]) -> NDArray[np.int64]:
+    """Return how many rows of each label (lines) got which label (columns), int64 ``(labels, labels)``.
+
+    Args:
+        gold: the label of each row.
+        predicted: the label that the model gave it.
+        labels: names, all that occur among them.
+    """
+    numbers = {name: number for number, name in enumerate(labels)}
+    counts = np.zeros((len(labels), len(labels)), dtype=np.int64)
+    np.add.at(counts, ([numbers[name] for name in gold], [numbers[name] for name in predicted]), 1)
+    return counts
+
+
+def label_scores(counts: NDArray[np.int64], labels: Sequence[str]) -> list[LabelScore]:
+    """Return precision, recall and F1 of each label.
+
+    Args:
+        counts: of ``confusion``.
+        labels: names, in the same order.
+    """
+    found = []
+    for name, both, rows, predicted in zip(
+        labels,
+        counts.diagonal().tolist(),
+        counts.sum(axis=1).tolist(),
+        counts.sum(axis=0).tolist(),
+        strict=True,
+    ):
+        precision, recall = (both / total if total else None for total in (predicted, rows))
+        f1 = 2 * both / (rows + predicted) if rows + predicted else 0.0
+        found.append(LabelScore(name, rows, predicted, precision, recall, f1))
+    return found

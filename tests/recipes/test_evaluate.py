@@ -49,7 +49,11 @@ def test_c046_metrics_are_those_of_all_rows_at_once(folder: Path) -> None:
     result = evaluate(settings(folder, batch_tokens=12))
     assert result["metrics"]["accuracy"] == pytest.approx(sklearn.accuracy_score(gold, predicted))
     assert result["metrics"]["macro_f1"] == pytest.approx(sklearn.f1_score(gold, predicted, average="macro"))
-    losses = [-np.log(answer.probabilities[label]) for answer, label in zip(answers, gold, strict=True)]
+    temperature = json.loads((folder / "run" / "metrics.json").read_text())["tuned"]["temperature"]
+    losses = []
+    for answer, label in zip(answers, gold, strict=True):
+        as_trained = {name: share**temperature for name, share in answer.probabilities.items()}
+        losses.append(-np.log(as_trained[label] / sum(as_trained.values())))
     assert result["loss"] == pytest.approx(np.mean(losses), abs=1e-6)
 
 

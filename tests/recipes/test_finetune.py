@@ -357,7 +357,8 @@ def test_twenty_steps_equal_a_plain_transformers_loop(
         json.loads(line) for line in (tmp_path / "run" / "predictions-dev.jsonl").read_text().splitlines()
     ]
     ours = [list(line["probabilities"].values()) for line in lines]
-    np.testing.assert_allclose(ours, torch.softmax(logits, dim=-1).numpy(), atol=1e-4)
+    temperature = json.loads((tmp_path / "run" / "metrics.json").read_text())["tuned"]["temperature"]
+    np.testing.assert_allclose(ours, torch.softmax(logits / temperature, dim=-1).numpy(), atol=1e-4)
 
 
 def test_weights_that_broke_at_an_epochs_last_step_are_not_kept(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from bertsmith import calibration
+from bertsmith import metrics
+from bertsmith.calibration import Calibration, calibration_of
 from bertsmith.experiments import judged, plots, shown
-from bertsmith.experiments.judged import Judged, LabelCounts
+from bertsmith.experiments.judged import Judged
 from bertsmith.experiments.page import Badge, Origin, Table, Tile, origin_doubts
 from bertsmith.experiments.runs import Event, Run, points
-from bertsmith.recipes.caveats import caveats
+from bertsmith.metrics import LabelScore
+from bertsmith.recipes.caveats import caveats, rows_of
 
 _MOST_LABELS = 20  # of a confusion matrix that can be read
 _MOST_CONFUSIONS = 12
@@ -33,27 +36,8 @@ class Confusion:
 
     labels: list[str]
     counts: list[list[int]]
-    each: list[LabelCounts]
+    each: list[LabelScore]
     frequent: list[tuple[str, str, int]]
-
-
-@dataclass(frozen=True)
-class Calibrated:
-    """How far the probabilities can be trusted, before and after temperature scaling.
-
-    Attributes:
-        temperature: as stored with the model; 1.0: none.
-        before: expected calibration error as trained.
-        after: with the temperature, on the rows that chose it.
-        cross_fitted: with temperatures fitted on other rows than those scored.
-        figure: reliability plot.
-    """
-
-    temperature: float
-    before: float
-    after: float
-    cross_fitted: float
-    figure: str
 
 
 @dataclass(frozen=True)
@@ -69,7 +53,8 @@ class FineTuned:
     curves: list[str]
     seeds: Table
     confusion: Confusion | None
-    calibrated: Calibrated | None
+    calibration: Calibration | None
+    reliability: str
     scatter: str
     lengths: str
     errors: list[Judged]
@@ -86,7 +71,7 @@ def fine_tuned(run: Run, badge: Badge, most_errors: int) -> FineTuned:
     names = label_names(run)
     is_classifier = kind == "classification" and bool(names) and bool(rows)
     found = _confusion(rows, names) if is_classifier else None
-    calibrated = _calibrated(run, names) if is_classifier else None
+    calibration = _calibration(run, names) if is_classifier else None
     bars, unit = judged.by_length(rows)
     right = [row.right for row in rows if row.right is not None]
     level = sum(right) / len(right) if right else None
@@ -95,13 +80,14 @@ def fine_tuned(run: Run, badge: Badge, most_errors: int) -> FineTuned:
         run=run,
         badge=badge,
         title=f"{shown.text(run.metrics.get('task') or run.config.get('task') or 'task unknown')}",
-        tiles=_tiles(run, rows, calibrated),
+        tiles=_tiles(run, rows, calibration),
         doubts=_doubts(run, rows, lost) + origin_doubts(run),
         legend=_legend(run),
         curves=_curves(run),
         seeds=_seeds(run),
         confusion=found,
-        calibrated=calibrated,
+        calibration=calibration,
+        reliability=_reliability(calibration),
         scatter=_scatter(run) if kind == "regression" else "",
         lengths=plots.bars("share of right rows, with 95 % interval", bars, unit, level)
         if len(bars) > 1
@@ -138,7 +124,7 @@ def finished(run: Run, metric: str) -> list[float]:
     return [float(value) for value in values if isinstance(value, int | float)]
 
 
-def _tiles(run: Run, rows: Sequence[Judged], calibrated: Calibrated | None) -> list[Tile]:
+def _tiles(run: Run, rows: Sequence[Judged], calibration: Calibration | None) -> list[Tile]:
     tiles = []
     metric = main_metric(run)
     if metric is not None and finished(run, metric):
@@ -160,12 +146,12 @@ def _tiles(run: Run, rows: Sequence[Judged], calibrated: Calibrated | None) -> l
         tiles.append(
             Tile("always one answer", f"{count / len(rows):.1%}", f"right with “{shown.text(frequent, 30)}”")
         )
-    if calibrated is not None:
-        is_scaled = calibrated.temperature != 1.0
+    if calibration is not None:
+        is_scaled = calibration.temperature != 1.0
         beside = (
-            f"{calibrated.before:.3f} before temperature scaling" if is_scaled else "no temperature scaling"
+            f"{calibration.before:.3f} before temperature scaling" if is_scaled else "no temperature scaling"
         )
-        tiles.append(Tile("calibration error", f"{calibrated.after:.3f}", beside))
+        tiles.append(Tile("calibration error", f"{calibration.after:.3f}", beside))
     if "train_seconds" in run.metrics:
         beside = f"{len(run.seeds)} runs together" if len(run.seeds) > 1 else "with evaluations"
         tiles.append(Tile("training", shown.duration(run.metrics["train_seconds"]), beside))
@@ -267,47 +253,34 @@ def _seeds(run: Run) -> Table:
 
 def _confusion(rows: Sequence[Judged], labels: list[str]) -> Confusion:
     names = list(dict.fromkeys([*labels, *(row.gold for row in rows), *(row.predicted for row in rows)]))
-    counts = judged.confusion(rows, names)
+    counts = metrics.confusion([row.gold for row in rows], [row.predicted for row in rows], names)
     shown_names = [shown.text(name, 60) for name in names]
     return Confusion(
         labels=shown_names,
-        counts=counts if len(names) <= _MOST_LABELS else [],
-        each=judged.label_counts(counts, shown_names),
-        frequent=judged.confusions(counts, shown_names, _MOST_CONFUSIONS) if len(names) > 2 else [],
+        counts=counts.tolist() if len(names) <= _MOST_LABELS else [],
+        each=metrics.label_scores(counts, shown_names),
+        frequent=judged.confusions(counts.tolist(), shown_names, _MOST_CONFUSIONS) if len(names) > 2 else [],
     )
 
 
-def _calibrated(run: Run, labels: list[str]) -> Calibrated | None:
-    """Return the calibration; the probabilities of the run are those with the temperature."""
+def _calibration(run: Run, labels: list[str]) -> Calibration | None:
+    """Return the calibration, as far as the run holds probabilities of all labels."""
     numbers = {name: number for number, name in enumerate(labels)}
     temperature = run.tuned.get("temperature", 1.0)
     try:
         table = [[line["probabilities"][name] for name in labels] for line in run.predictions]
         gold = np.array([numbers[str(line["gold"])] for line in run.predictions])
-        scaled = np.array(table, dtype=np.float64)
+        shares = np.array(table, dtype=np.float64)
     except (KeyError, TypeError, ValueError):
         return None
-    if not np.isfinite(scaled).all() or not isinstance(temperature, float):
-        return None
-    scores = np.log(np.maximum(scaled, 1e-300)) * temperature  # the logits, but for a constant of each row
-    before, after, others = (
-        calibration.confidence_of(shares, gold)
-        for shares in (
-            calibration.with_temperature(scores, 1.0),
-            scaled,
-            calibration.cross_fitted(scores, gold),
-        )
-    )
-    figure = plots.reliability(
-        calibration.reliability(*before), calibration.reliability(*after) if temperature != 1.0 else []
-    )
-    return Calibrated(
-        temperature,
-        calibration.expected_error(*before),
-        calibration.expected_error(*after),
-        calibration.expected_error(*others),
-        figure,
-    )
+    is_sound = isinstance(temperature, float) and 0.0 < temperature < math.inf
+    return calibration_of(shares, gold, temperature) if is_sound and np.isfinite(shares).all() else None
+
+
+def _reliability(found: Calibration | None) -> str:
+    if found is None:
+        return ""
+    return plots.reliability(found.bins_before, found.bins_after if found.temperature != 1.0 else [])
 
 
 def _scatter(run: Run) -> str:
@@ -318,48 +291,35 @@ def _scatter(run: Run) -> str:
     return plots.scatter(values[:, 0], values[:, 1]) if len(values) else ""
 
 
+def _splits(run: Run) -> list[str]:
+    return list(run.metrics.get("truncated") or ("train", "dev"))
+
+
 def _data(run: Run) -> Table:
     """Return what was read of each split."""
-    figures = run.metrics
+    figures, splits = run.metrics, _splits(run)
+    wanted: dict[str, list[Any]] = {"rows": [rows_of(figures, split) for split in splits]}
+    for name, key in (
+        ("cut to the model's length", "truncated"),
+        ("left out, a value is missing", "missing_rows"),
+        ("blank lines", "blank_lines"),
+    ):
+        wanted[name] = [(figures.get(key) or {}).get(split) for split in splits]
     hashes = figures.get("data_sha256") or {}
-    wanted: list[tuple[str, list[Any]]] = [
-        ("rows", [figures.get("train_rows"), figures.get("dev_rows")]),
-        *(
-            (name, [(figures.get(key) or {}).get(side) for side in ("train", "dev")])
-            for name, key in (
-                ("cut to the model's length", "truncated"),
-                ("left out, a value is missing", "missing_rows"),
-                ("blank lines", "blank_lines"),
-            )
-        ),
-        (
-            "SHA-256 of the file",
-            [str(hashes[side])[:16] if side in hashes else None for side in ("train", "dev")],
-        ),
-    ]
-    lines = [
-        [name, *map(shown.number, values)] for name, values in wanted if any(v is not None for v in values)
-    ]
-    return Table(["", "train", "dev"], lines)
+    wanted["SHA-256 of the file"] = [str(hashes[split])[:12] if split in hashes else None for split in splits]
+    lines = [[name, *map(shown.number, values)] for name, values in wanted.items() if any(values)]
+    return Table(["", *map(shown.text, splits)], lines)
 
 
 def _labels(run: Run, rows: Sequence[Judged]) -> Table | None:
-    """Return how many rows have each label."""
-    counts = run.metrics.get("label_counts") or {}
-    dev = counts.get("dev") or (Counter(row.gold for row in rows) if label_names(run) else {})
-    train = counts.get("train") or {}
-    names = sorted({*train, *dev}, key=lambda name: -(train.get(name) or 0))
-    if not names:
-        return None
-    totals = [sum(side.values()) for side in (train, dev)]
+    """Return how many rows have each label; of an earlier version's run those of dev."""
+    counts: dict[str, dict[str, int]] = run.metrics.get("label_counts") or {}
+    if not counts and label_names(run) and rows:
+        counts = {"dev": Counter(row.gold for row in rows)}
+    names = list(dict.fromkeys(name for found in counts.values() for name in found))
+    totals = {split: sum(found.values()) for split, found in counts.items()}
     lines = [
-        [
-            shown.text(name, 60),
-            *(
-                shown.share(side.get(name, 0), total) if side else "–"
-                for side, total in zip((train, dev), totals, strict=True)
-            ),
-        ]
+        [shown.text(name, 60), *(shown.share(found.get(name, 0), totals[split]) for split, found in counts.items())]
         for name in names
     ]
-    return Table(["label", "train", "dev"], lines)
+    return Table(["label", *map(shown.text, counts)], lines) if lines else None

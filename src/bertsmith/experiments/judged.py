@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from bertsmith.experiments.plots import Bar
 
 _MOST_BINS = 6
 _FEWEST_ROWS = 10  # of a bin: fewer say nothing
+
+_FACTS = ("line", "gold", "truncated", "pieces", "texts")  # every line may hold them
 
 Line = Mapping[str, Any]
 
@@ -58,7 +58,7 @@ def judge(kind: str, lines: Sequence[Line]) -> tuple[list[Judged], int]:
     for line in lines:
         try:
             found = of_kind(line)
-        except (KeyError, TypeError, ValueError, IndexError):
+        except (KeyError, TypeError, ValueError, IndexError, StopIteration):
             continue
         if math.isnan(found.badness):
             continue
@@ -68,12 +68,12 @@ def judge(kind: str, lines: Sequence[Line]) -> tuple[list[Judged], int]:
 
 def _with_facts(found: Judged, line: Line) -> Judged:
     """Add what lines of every kind may hold."""
-    texts = [line.get(name) for name in ("text", "second_text", "question", "context", "prompt")]
+    texts = line.get("texts")
     pieces = line.get("pieces")
     return replace(
         found,
         line=line["line"] if isinstance(line.get("line"), int) else 0,
-        texts=tuple(text for text in texts if isinstance(text, str)),
+        texts=tuple(map(str, texts)) if isinstance(texts, list) else (),
         pieces=pieces if isinstance(pieces, int) else None,
         truncated=line.get("truncated") is True,
     )
@@ -128,52 +128,6 @@ def worst(judged: Sequence[Judged], most: int) -> list[Judged]:
     """Return the rows that are wrong, or of which none is simply right or wrong, the worst first."""
     wrong = [row for row in judged if not row.right and row.badness > 0]
     return sorted(wrong, key=lambda row: (-row.badness, row.line))[:most]
-
-
-@dataclass(frozen=True)
-class LabelCounts:
-    """How one label was found.
-
-    Attributes:
-        name: the label.
-        rows: of the data that have it.
-        predicted: rows that the model gave it.
-        precision: share of these that have it; ``None`` where the model gave it to none.
-        recall: share of its rows that were found; ``None`` where no row has it.
-        f1: harmonic mean of both, 0.0 where one is missing.
-    """
-
-    name: str
-    rows: int
-    predicted: int
-    precision: float | None
-    recall: float | None
-    f1: float
-
-
-def confusion(judged: Sequence[Judged], labels: Sequence[str]) -> list[list[int]]:
-    """Return how many rows of each label (lines) got which label (columns)."""
-    numbers = {name: number for number, name in enumerate(labels)}
-    counts = [[0] * len(labels) for _ in labels]
-    for row in judged:
-        counts[numbers[row.gold]][numbers[row.predicted]] += 1
-    return counts
-
-
-def label_counts(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> list[LabelCounts]:
-    """Return precision, recall and F1 of each label."""
-    table = np.array(counts)
-    found = []
-    for number, name in enumerate(labels):
-        both, rows, predicted = (
-            int(table[number, number]),
-            int(table[number].sum()),
-            int(table[:, number].sum()),
-        )
-        f1 = 2 * both / (rows + predicted) if rows + predicted else 0.0
-        precision, recall = (both / total if total else None for total in (predicted, rows))
-        found.append(LabelCounts(name, rows, predicted, precision, recall, f1))
-    return found
 
 
 def confusions(

@@ -36,9 +36,14 @@ def _of_data(figures: Mapping[str, Any]) -> Iterator[str]:
         yield f"Dev is {figures['dev_source']}."
     for side, cut in (figures.get("truncated") or {}).items():
         if cut:
-            rows = figures.get(f"{side}_rows")
-            of = f" of {rows:,}" if isinstance(rows, int) else ""
-            yield f"{cut:,}{of} {side} rows are longer than the model reads and were cut."
+            rows = rows_of(figures, side)
+            yield f"{cut:,}{f' of {rows:,}' if rows else ''} {side} rows are longer than the model reads and were cut."
     for side, missing in (figures.get("missing_rows") or {}).items():
         if missing:
             yield f"{missing:,} {side} rows lack text or label and were left out."
+
+
+def rows_of(figures: Mapping[str, Any], split: str) -> int | None:
+    """Return how many rows of a split were used: "train", "dev" or a further dev split."""
+    found = figures.get(f"{split}_rows") or (figures.get("other_dev_rows") or {}).get(split)
+    return found if isinstance(found, int) else None

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
 from bertsmith import files, metrics
-from bertsmith.bundle import model_card, save_bundle
+from bertsmith.bundle import save_bundle
+from bertsmith.calibration import calibration_of
+from bertsmith.metrics import LabelScore
 from bertsmith.recipes.config import FinetuneConfig
-from bertsmith.tasks.kind import Encoding, Kind, Outputs, Score, Task
+from bertsmith.recipes.finetune_card import finetuned_card
+from bertsmith.tasks.kind import Encoding, Outputs, Score, Task
 from bertsmith.tasks.prepared import TrainingData
 from bertsmith.tasks.task import all_settings, settings_of
+
+Answers = list[dict[str, Any]]
 
 LEARNED, CONSTANT, DIVERGED = "learned", "constant predictions", "diverged"
 
@@ -96,6 +103,18 @@ def _counted(count: str, data: TrainingData) -> dict[str, int]:
     return {name: split.rows.counts.get(count, 0) for name, split in data.splits.items()}
 
 
+def _label_counts(data: TrainingData) -> dict[str, dict[str, int]] | None:
+    """Return how many rows have each label, or how often it occurs where a row has several."""
+    if data.labels is None:
+        return None
+    counts = {}
+    for name, split in data.splits.items():
+        found = [[gold] if isinstance(gold, str) else gold for gold in split.gold_objects]
+        occurring = Counter(label for several in found if isinstance(several, list) for label in several)
+        counts[name] = {label: occurring[label] for label in data.labels}
+    return counts
+
+
 def summarize(
     config: FinetuneConfig, task: Task, data: TrainingData, runs: Sequence[SeedRun], best: SeedRun
 ) -> dict[str, Any]:
@@ -105,6 +124,7 @@ def summarize(
     truncated = {name: sum(split.truncated) for name, split in data.splits.items()}
     return {
         "task": task.name,
+        "kind": task.kind.name,
         "model": config.model,
         "dev": dict(best.best.metrics) if best.best else None,
         "dev_details": best.best.details if best.best else {},
@@ -114,7 +134,9 @@ def summarize(
         "std": deviations,
         "seeds": [run.to_dict() for run in runs],
         "failed_runs": [{"seed": run.seed, "why": run.status} for run in runs if run.status != LEARNED],
+        "tuned": best.tuned,
         "labels": list(data.labels) if data.labels is not None else None,
+        "label_counts": _label_counts(data),
         "train_rows": len(data.train.rows.rows),
         "dev_rows": len(data.dev.rows.rows),
         "dev_source": data.dev_source,
@@ -165,39 +187,53 @@ def save(out: Path, kept: Kept, summary: dict[str, Any]) -> None:
     }
     if kept.run.tuned:
         stored["tuned"] = kept.run.tuned
+    answers = kept.task.kind.answers(kept.data.dev, kept.run.outputs, kept.data.labels, kept.run.tuned)
+    summary["calibration"] = _calibration(kept, answers)
+    environment = json.loads((out / "environment.json").read_text(encoding="utf-8"))
     pair = columns is not None and columns.second_text is not None
-    card = _card(summary, kept.task.kind, pair)
+    example = kept.task.kind.example or ('("a text", "its second text")' if pair else '"a text"')
+    usage = f'bertsmith.load("MODEL").{kept.task.kind.verb}([{example}])'
+    card = finetuned_card(summary, environment, usage, _label_scores(kept, answers))
     save_bundle(out / "model", kept.model, kept.encoding.tokenizer, stored, card)
-    _write_predictions(out / "predictions-dev.jsonl", kept)
+    _write_predictions(out / "predictions-dev.jsonl", kept, answers)
     files.write_json(out / "metrics.json", summary)
 
 
-def _card(summary: dict[str, Any], kind: Kind, pair: bool) -> str:
-    facts = {
-        "task": summary["task"],
-        "started from": "/".join(Path(summary["model"]).parts[-2:]),
-        "answers": ", ".join(summary["labels"]) if summary["labels"] else kind.name,
-        "training rows": summary["train_rows"],
-        "dev rows": f"{summary['dev_rows']} ({summary['dev_source']})",
-        "dev metrics of this model, chosen as the best on the same rows": summary["dev"],
-        "mean over seeds": summary["mean"],
-        "standard deviation over seeds": summary["std"],
-        "settings": summary["settings"],
-        "sha256 of the data": summary["data_sha256"],
-        "rows that were cut": summary["truncated"],
+def _calibration(kept: Kept, answers: Answers) -> dict[str, float] | None:
+    """Return how far the probabilities can be trusted on dev, where a temperature was chosen."""
+    labels = kept.data.labels
+    if labels is None or "temperature" not in kept.run.tuned:
+        return None
+    numbers = {name: number for number, name in enumerate(labels)}
+    shares = np.array([[answer["probabilities"][name] for name in labels] for answer in answers])
+    gold = np.array([numbers[label] for label in kept.data.dev.gold_objects])
+    found = calibration_of(shares, gold, kept.run.tuned["temperature"])
+    return {
+        "temperature": found.temperature,
+        "error_as_trained": found.before,
+        "error": found.after,
+        "error_cross_fitted": found.cross_fitted,
     }
-    example = kind.example or ('("a text", "its second text")' if pair else '"a text"')
-    usage = f'import bertsmith\n\nbertsmith.load("model").{kind.verb}([{example}])'
-    return model_card(f"BERT fine-tuned on {summary['task']}", facts, usage)
 
 
-def _write_predictions(path: Path, kept: Kept) -> None:
-    """Write one line a dev row: where it stands, its gold answer, ours."""
-    dev, run = kept.data.dev, kept.run
-    answers = kept.task.kind.answers(dev, run.outputs, kept.data.labels, run.tuned)
+def _label_scores(kept: Kept, answers: Answers) -> list[LabelScore]:
+    """Return precision, recall and F1 of each label on dev, where a row has one."""
+    labels = kept.data.labels
+    if labels is None or not all(isinstance(answer.get("label"), str) for answer in answers):
+        return []
+    predicted = [answer["label"] for answer in answers]
+    return metrics.label_scores(metrics.confusion(kept.data.dev.gold_objects, predicted, labels), labels)
+
+
+def _write_predictions(path: Path, kept: Kept, answers: Answers) -> None:
+    """Write one line a dev row: where it stands, its gold answer, ours, and what was read."""
+    dev = kept.data.dev
+    inputs = [len(row.ids) for row in dev.encoded] if len(dev.encoded) == len(dev.rows.rows) else None
     with files.atomic_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
-        for row, gold, answer, cut in zip(
-            dev.rows.rows, dev.gold_objects, answers, dev.truncated, strict=True
+        for number, (row, gold, answer) in enumerate(
+            zip(dev.rows.rows, dev.gold_objects, answers, strict=True)
         ):
-            line = {"line": row.line, "gold": gold, **answer, "truncated": cut}
+            line = {"line": row.line, "gold": gold, **answer, "truncated": dev.truncated[number]}
+            line |= {"pieces": inputs[number]} if inputs else {}
+            line["texts"] = [text for text in getattr(row, "texts", ()) if text is not None]
             file.write(json.dumps(line, ensure_ascii=False) + "\n")

@@ -13,10 +13,12 @@ from typing import Any
 import torch
 
 from bertsmith import distributed
-from bertsmith.bundle import model_card, save_bundle
+from bertsmith.bundle import save_bundle
+from bertsmith.config import to_dict
 from bertsmith.errors import RunError
 from bertsmith.files import write_json
 from bertsmith.model.bert import BertForPreTraining
+from bertsmith.recipes.pretrain_card import pretrained_card
 from bertsmith.recipes.pretrain_run import Parts, Standing
 from bertsmith.recipes.pretrain_watch import summary
 from bertsmith.runlog import RunLog
@@ -180,11 +182,10 @@ def write_results(parts: Parts, standing: Standing, model: BertForPreTraining) -
         sources = parts.source_levels()
         metrics |= {f"heldout_unigram_entropy_{name}": level for name, level in sources.items()}
     metrics["uniform_entropy"] = parts.levels.uniform
-    usage = f'bertsmith fill --model {parts.out / "model"} "text with one [MASK]"'
-    facts = {"architecture": parts.fixed["settings"]["architecture"], "pretraining": metrics}
-    task = {"task": "pretraining", "head": "pretraining", "labels": None, "seq_len": parts.phases.seq_len}
-    card = model_card("A BERT pretrained with Bertsmith", facts, usage)
     metrics |= summary(parts, standing)
+    architecture = parts.fixed["settings"]["architecture"]
+    card = pretrained_card(metrics, to_dict(parts.config) | {"architecture": architecture})
+    task = {"task": "pretraining", "head": "pretraining", "labels": None, "seq_len": parts.phases.seq_len}
     try:
         save_bundle(parts.out / "model", model, parts.tokenizer, task, card)
         write_json(parts.out / "metrics.json", metrics)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from bertsmith import metrics
+from bertsmith import calibration, metrics
 from bertsmith.bundle import Bundle, load_classification_model
 from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForClassification
@@ -185,6 +185,11 @@ def require_known(label: Any, numbers: Mapping[str, int], where: str) -> None:
         )
 
 
+def temperature_of(tuned: Mapping[str, Any]) -> float:
+    """Return the temperature that was chosen on dev; 1.0 where none was."""
+    return float(tuned.get("temperature", 1.0))
+
+
 def _labels(task: Task, rows: RowSet[Any]) -> Labels:
     return task.labels or labels_of(rows.rows, rows.path)
 
@@ -230,10 +235,10 @@ def _score(task: Task, split: Split, outputs: Outputs, tuned: Mapping[str, Any])
 def _answers(
     split: Split, outputs: Outputs, labels: Labels, tuned: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return ``label``, its ``probability`` and all ``probabilities`` of each row."""
+    """Return ``label``, its ``probability`` and all ``probabilities`` of each row, at the temperature."""
     assert labels is not None, "a classifier has labels"
     logits = of_rows(split, outputs)
-    shares = metrics.probabilities_of(logits).tolist()
+    shares = calibration.with_temperature(logits, temperature_of(tuned)).tolist()
     return [
         {
             "label": labels[number],
@@ -242,6 +247,11 @@ def _answers(
         }
         for number, row in zip(logits.argmax(axis=1).tolist(), shares, strict=True)
     ]
+
+
+def _tune(task: Task, split: Split, outputs: Outputs) -> dict[str, Any]:
+    """Choose the temperature of the probabilities, which changes neither labels nor metrics."""
+    return {"temperature": calibration.fit_temperature(of_rows(split, outputs), labelled(split).gold)}
 
 
 CLASSIFICATION = Kind(
@@ -257,4 +267,5 @@ CLASSIFICATION = Kind(
     answers=_answers,
     truncations=TRUNCATIONS,
     settings={"class_weights": None},
+    tune=_tune,
 )
