@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -92,12 +92,19 @@ def fine_tuned(run: Run, badge: Badge, most_errors: int) -> FineTuned:
         lengths=plots.bars("share of right rows, with 95 % interval", bars, unit, level)
         if len(bars) > 1
         else "",
-        errors=errors[:most_errors],
+        errors=[_shown(row) for row in errors[:most_errors]],
         num_errors=len(errors),
         data=_data(run),
         labels=_labels(run, rows),
         origin=Origin.of(run),
     )
+
+
+def _shown(row: Judged) -> Judged:
+    """Return a row whose texts a page can hold."""
+    texts = tuple(shown.text(text) for text in row.texts)
+    gold, predicted, note = (shown.text(text, 200) for text in (row.gold, row.predicted, row.note))
+    return replace(row, texts=texts, gold=gold, predicted=predicted, note=note)
 
 
 def kind_of(run: Run) -> str:
@@ -319,7 +326,10 @@ def _labels(run: Run, rows: Sequence[Judged]) -> Table | None:
     names = list(dict.fromkeys(name for found in counts.values() for name in found))
     totals = {split: sum(found.values()) for split, found in counts.items()}
     lines = [
-        [shown.text(name, 60), *(shown.share(found.get(name, 0), totals[split]) for split, found in counts.items())]
+        [
+            shown.text(name, 60),
+            *(shown.share(found.get(name, 0), totals[split]) for split, found in counts.items()),
+        ]
         for name in names
     ]
     return Table(["label", *map(shown.text, counts)], lines) if lines else None

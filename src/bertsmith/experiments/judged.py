@@ -96,22 +96,10 @@ def _judge_value(line: Line) -> Judged:
 
 def _judge_any(line: Line) -> Judged:
     """Judge a row of a kind that this page does not know: the same answer or not."""
-    own = {
-        "line",
-        "gold",
-        "row",
-        "text",
-        "second_text",
-        "question",
-        "context",
-        "prompt",
-        "pieces",
-        "truncated",
-    }
-    answer = {name: value for name, value in line.items() if name not in own}
-    first = next(iter(answer.values()))
-    right = first == line["gold"]
-    return Judged(0, (), _as_text(line["gold"]), _as_text(first), right, float(not right), "")
+    gold = line["gold"]
+    answer = next(value for name, value in line.items() if name not in _FACTS)
+    right = answer == gold or (isinstance(gold, list) and answer in gold)
+    return Judged(0, (), _as_text(gold), _as_text(answer), right, float(not right), "")
 
 
 def _as_text(value: Any) -> str:

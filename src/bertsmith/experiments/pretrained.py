@@ -47,9 +47,9 @@ def pretrained(run: Run, badge: Badge) -> Pretrained:
 
 def last(run: Run, key: str) -> Any:
     """Return a figure of metrics.json; of a run that is not finished, the last one that was logged."""
-    if key in run.metrics:
+    if run.metrics.get(key) is not None:
         return run.metrics[key]
-    return next((event[key] for event in reversed(run.events) if key in event), None)
+    return next((event[key] for event in reversed(run.events) if event.get(key) is not None), None)
 
 
 def levels(run: Run) -> dict[str, float]:
@@ -78,7 +78,7 @@ def _tiles(run: Run) -> list[Tile]:
     if last(run, "tokens_per_second") is not None:
         time = shown.duration(last(run, "seconds"))
         tiles.append(Tile("tokens a second", f"{last(run, 'tokens_per_second'):,.0f}", f"over {time}"))
-    if "parameters" in run.metrics:
+    if run.metrics.get("parameters"):
         tiles.append(Tile("parameters", millions(run.metrics["parameters"])))
     return tiles
 

@@ -31,13 +31,15 @@ def _of_runs(figures: Mapping[str, Any]) -> Iterator[str]:
 def _of_data(figures: Mapping[str, Any]) -> Iterator[str]:
     partial = [side for side, is_part in (figures.get("partial") or {}).items() if is_part]
     if partial:
-        yield f"Only a part of the {' and '.join(partial)} rows was there: all may give other figures."
+        names = " and ".join(partial)
+        yield f"Only a part of the {names} rows was there: all may give other figures."
     if figures.get("dev_source") not in (None, "dev file"):
         yield f"Dev is {figures['dev_source']}."
     for side, cut in (figures.get("truncated") or {}).items():
         if cut:
             rows = rows_of(figures, side)
-            yield f"{cut:,}{f' of {rows:,}' if rows else ''} {side} rows are longer than the model reads and were cut."
+            of = f" of {rows:,}" if rows else ""
+            yield f"{cut:,}{of} {side} rows are longer than the model reads and were cut."
     for side, missing in (figures.get("missing_rows") or {}).items():
         if missing:
             yield f"{missing:,} {side} rows lack text or label and were left out."
