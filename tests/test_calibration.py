@@ -112,3 +112,14 @@ def test_cross_fitting_never_shows_a_row_to_its_own_temperature() -> None:
     assert (found[same_fold] == again[same_fold]).all()
     assert (found[~same_fold] != again[~same_fold]).any()
     assert (calibration.cross_fitted(logits[:4], gold[:4]) == probabilities_of(logits[:4])).all()
+
+
+def test_a_temperature_is_kept_only_if_it_helps_rows_that_did_not_choose_it() -> None:
+    logits, gold = rows(300, 3, 2.5)
+    assert calibration.chosen_temperature(logits, gold) == calibration.fit_temperature(logits, gold)
+    kept = []
+    for seed in range(40):  # true probabilities on ten rows: what they choose is chance
+        logits, gold = rows(10, 3, 1.0, seed)
+        kept.append(calibration.chosen_temperature(logits, gold))
+    assert np.mean([temperature == 1.0 for temperature in kept]) > 0.6
+    assert calibration.chosen_temperature(logits[:3], gold[:3]) == 1.0

@@ -111,6 +111,23 @@ def fit_temperature(logits: Values, gold: Values) -> float:
     return 1.0 / float(brentq(slope, least, greatest))
 
 
+def chosen_temperature(logits: Values, gold: Values) -> float:
+    """Return the temperature to keep: the fitted one if it also helps rows that did not choose it, else 1.0.
+
+    A few rows choose one by chance; five folds tell.
+
+    Args:
+        logits: float ``(rows, labels)``.
+        gold: int64 ``(rows,)``.
+    """
+    numbers = np.arange(len(gold))
+    as_trained, others = (
+        np.log(np.maximum(shares[numbers, gold], 1e-300)).mean()
+        for shares in (probabilities_of(logits), cross_fitted(logits, gold))
+    )
+    return fit_temperature(logits, gold) if others > as_trained else 1.0
+
+
 def cross_fitted(logits: Values, gold: Values) -> Values:
     """Return probabilities ``(rows, labels)``, each row's temperature fitted on four fifths without it.
 

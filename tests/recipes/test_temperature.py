@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from bertsmith import predictor
+from bertsmith.calibration import confidence_of, expected_error
 from bertsmith.errors import InputError
 from bertsmith.metrics import classification_loss
 from bertsmith.recipes.config import EvaluateConfig, PredictConfig
@@ -33,9 +34,9 @@ def noisy(number: int, seed: int) -> list[tuple[str, str]]:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("noisy")
     train = tiny.write_csv(folder / "train.csv", noisy(160, 0))
-    dev = tiny.write_csv(folder / "dev.csv", noisy(120, 1))
+    dev = tiny.write_csv(folder / "dev.csv", noisy(400, 1))
     model = tiny.save_model(folder / "start")
-    finetune(tiny.config(model, train, folder / "run", dev=str(dev), epochs=12))
+    finetune(tiny.config(model, train, folder / "run", dev=str(dev), epochs=20))
     return folder / "run"
 
 
@@ -63,7 +64,10 @@ def test_it_is_that_of_the_least_loss_of_the_models_own_scores(run: Path) -> Non
         t: classification_loss(logits / t, gold) for t in (temperature, 1.0, *np.geomspace(0.3, 9, 200))
     }
     assert min(losses.values()) == pytest.approx(losses[temperature], abs=1e-6)
-    assert metrics["calibration"]["error"] < metrics["calibration"]["error_as_trained"]
+    for name, scale in (("error_as_trained", 1.0), ("error", temperature)):
+        shares = torch.softmax(torch.tensor(logits, dtype=torch.float64) / scale, dim=-1).numpy()
+        expected = expected_error(*confidence_of(shares, gold))
+        assert metrics["calibration"][name] == pytest.approx(expected, abs=0.01)
 
 
 def test_all_that_print_probabilities_use_it_and_the_metrics_do_not(run: Path, tmp_path: Path) -> None:

@@ -140,8 +140,8 @@ def _data(summary: Mapping[str, Any]) -> list[str]:
     ]
     parts = [f"Dev: {cell(summary['dev_source'])}.", table(["", *splits], lines)]
     counts = summary["label_counts"]
-    if counts and len(summary["labels"]) <= _MOST_LABELS:
-        rows = [[name, *(counts[split][name] for split in splits)] for name in summary["labels"]]
+    if counts and len(counts["train"]) <= _MOST_LABELS:
+        rows = [[name, *(counts[split][name] for split in splits)] for name in counts["train"]]
         parts.append(table(["label", *splits], rows))
     return parts
 

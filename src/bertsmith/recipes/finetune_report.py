@@ -104,15 +104,23 @@ def _counted(count: str, data: TrainingData) -> dict[str, int]:
 
 
 def _label_counts(data: TrainingData) -> dict[str, dict[str, int]] | None:
-    """Return how many rows have each label, or how often it occurs where a row has several."""
+    """Return how many rows have each label; where a row has several, or entities, how often each occurs."""
     if data.labels is None:
         return None
-    counts = {}
-    for name, split in data.splits.items():
-        found = [[gold] if isinstance(gold, str) else gold for gold in split.gold_objects]
-        occurring = Counter(label for several in found if isinstance(several, list) for label in several)
-        counts[name] = {label: occurring[label] for label in data.labels}
-    return counts
+    counts = {
+        name: Counter(label for gold in split.gold_objects for label in _labels_in(gold))
+        for name, split in data.splits.items()
+    }
+    occurring = {label for found in counts.values() for label in found}
+    # Words are tagged with more than the labels of entities.
+    names = data.labels if occurring <= set(data.labels) else sorted(occurring)
+    return {name: {label: found[label] for label in names} for name, found in counts.items()}
+
+
+def _labels_in(gold: Any) -> list[str]:
+    several = gold if isinstance(gold, list | tuple) else [gold]
+    named = [one.get("label") if isinstance(one, dict) else one for one in several]
+    return [label for label in named if isinstance(label, str)]
 
 
 def summarize(

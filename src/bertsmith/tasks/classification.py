@@ -251,7 +251,7 @@ def _answers(
 
 def _tune(task: Task, split: Split, outputs: Outputs) -> dict[str, Any]:
     """Choose the temperature of the probabilities, which changes neither labels nor metrics."""
-    return {"temperature": calibration.fit_temperature(of_rows(split, outputs), labelled(split).gold)}
+    return {"temperature": calibration.chosen_temperature(of_rows(split, outputs), labelled(split).gold)}
 
 
 CLASSIFICATION = Kind(
