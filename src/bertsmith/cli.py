@@ -23,6 +23,7 @@ from bertsmith import presets
 from bertsmith.config import nearest, overlay, to_dict
 from bertsmith.errors import InputError, RunError
 from bertsmith.recipes import config as verbs
+from bertsmith.recipes.finetune_recipes import RECIPES
 from bertsmith.recipes.glue_config import GlueConfig
 from bertsmith.recipes.pretrain_config import PretrainConfig
 
@@ -138,10 +139,11 @@ def _check_architecture(settings: PretrainConfig) -> None:
 
 
 def _defaults(verb: str, arguments: list[str]) -> Any:
-    """Return the settings below the flags: the preset, and over it the YAML file."""
+    """Return the settings below the flags: the preset or recipe, and over it the YAML file."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     early.add_argument("--config")
     early.add_argument("--preset")
+    early.add_argument("--recipe")
     try:
         found, _ = early.parse_known_args(arguments)
     except argparse.ArgumentError as error:
@@ -160,6 +162,11 @@ def _defaults(verb: str, arguments: list[str]) -> Any:
         base = verbs.PlanConfig.of_preset(base) if verb == "plan" else base
     else:
         base = VERBS[verb](**required)
+    if verb == "finetune":
+        name = str(found.recipe or changes.get("recipe", base.recipe))
+        if name not in RECIPES:
+            raise InputError(f"unknown recipe {name!r}; {nearest(name, list(RECIPES))}")
+        base = RECIPES[name](base)
     return overlay(base, changes, found.config) if changes else base
 
 

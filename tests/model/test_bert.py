@@ -9,7 +9,13 @@ from torch import nn
 from torch.nn import functional
 
 from bertsmith.interop.huggingface import config_to_huggingface, state_to_huggingface
-from bertsmith.model.bert import Bert, BertForClassification, BertForPreTraining, BertForSpans
+from bertsmith.model.bert import (
+    Bert,
+    BertForClassification,
+    BertForPreTraining,
+    BertForSpans,
+    reinitialize_top,
+)
 from bertsmith.model.config import NORMS, BertConfig
 from bertsmith.objectives import SpanObjective
 from bertsmith.tasks.questions import SpanBatch
@@ -271,3 +277,28 @@ def test_span_model_equals_transformers(row_tokens):
     gradients = state_to_huggingface({name: part.grad for name, part in model.named_parameters()})
     for name, parameter in peer.named_parameters():
         close(gradients[name], parameter.grad, 1e-4)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_the_top_layers_are_drawn_anew_and_nothing_else_is(norm):
+    config = replace(SMALL, hidden_size=96, intermediate_size=384, num_layers=4, norm=norm)
+    model = BertForClassification(config, 2)
+    for parameter in model.parameters():
+        nn.init.constant_(parameter, 7.0)
+    torch.manual_seed(1)
+    reinitialize_top(model, 2)
+    drawn = ("bert.layers.2.", "bert.layers.3.", "pooler.", "bert.norm.")
+    for name, value in model.state_dict().items():
+        if not name.startswith(drawn):
+            assert (value == 7.0).all(), name
+        elif value.ndim == 2:  # a normal of deviation 0.02 cut at two sigma has 0.0176
+            assert value.abs().max() <= 0.04
+            assert value.std() == pytest.approx(0.0176, rel=0.05), name
+            assert value.mean() == pytest.approx(0.0, abs=0.001), name
+        else:
+            is_scale = "norm" in name and name.endswith("weight")
+            assert (value == float(is_scale)).all(), name
+    again = BertForClassification(config, 2)
+    torch.manual_seed(1)
+    reinitialize_top(again, 2)
+    assert torch.equal(again.bert.layers[3].output.weight, model.bert.layers[3].output.weight)

@@ -17,7 +17,7 @@ from bertsmith import predictor
 from bertsmith.bundle import load_bundle, load_classification_model, save_bundle
 from bertsmith.errors import InputError
 from bertsmith.randomness import seed_of
-from bertsmith.recipes import finetune as recipe
+from bertsmith.recipes import finetune_run as recipe
 from bertsmith.recipes.config import EvaluateConfig
 from bertsmith.recipes.evaluate import evaluate
 from bertsmith.recipes.finetune import finetune
@@ -249,7 +249,8 @@ def test_a_run_that_stayed_at_one_answer_is_named(model: Path, data: Path, tmp_p
     summary = finetune(tiny.config(model, data, tmp_path / "run", optimizer=still, epochs=1, dropout=0.0))
     outputs = (tmp_path / "run" / "predictions-dev.jsonl").read_text().splitlines()
     assert len({json.loads(line)["label"] for line in outputs}) == 1
-    assert summary["failed_runs"] == [{"seed": 0, "why": "constant predictions"}]
+    failed = {"seed": 0, "settings": {}, "why": "constant predictions", "replaced_by": None}
+    assert summary["failed_runs"] == [failed]
     assert summary["settings"]["dropout"] == 0.0
 
 
@@ -265,7 +266,8 @@ def test_a_run_that_diverged_is_named_and_another_is_kept(
 
     monkeypatch.setattr(recipe, "train", breaking)
     summary = finetune(tiny.config(model, data, tmp_path / "run", seeds=2))
-    assert summary["failed_runs"] == [{"seed": 0, "why": "diverged"}]
+    failed = {"seed": 0, "settings": {}, "why": "diverged", "replaced_by": None}
+    assert summary["failed_runs"] == [failed]
     assert summary["best_seed"] == 1
     assert summary["seeds"][0]["dev"] is None
     assert summary["mean"] == summary["seeds"][1]["dev"] == summary["dev"]

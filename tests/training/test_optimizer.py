@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from bertsmith.errors import InputError
-from bertsmith.model.bert import BertForPreTraining
+from bertsmith.model.bert import BertForClassification, BertForPreTraining
 from bertsmith.model.config import BertConfig
 from bertsmith.training.config import OptimizerConfig
 from bertsmith.training.optimizer import build_optimizer
@@ -328,3 +328,98 @@ def test_numbers_out_of_range_are_refused(name, value):
 def test_settings_without_a_use_are_refused(settings, message):
     with pytest.raises(InputError, match=message):
         OptimizerConfig(**settings)
+
+
+LAYERS, WIDTH = 3, 8
+
+
+def small_classifier() -> BertForClassification:
+    torch.manual_seed(0)
+    shape = BertConfig(vocab_size=11, hidden_size=WIDTH, num_layers=LAYERS, num_heads=2, intermediate_size=16)
+    return BertForClassification(shape, 2)
+
+
+def expected_factor(name: str, decay: float) -> float:
+    """By the names: head and pooler 1, the top layer one factor, the embeddings one below the lowest."""
+    if name.startswith("bert.embeddings."):
+        return decay ** (LAYERS + 1)
+    if name.startswith("bert.layers."):
+        return decay ** (LAYERS - int(name.split(".")[2]))
+    assert name.startswith(("pooler.", "classifier."))
+    return 1.0
+
+
+@pytest.mark.parametrize("name", ["adamw", "bert-adam", "lamb", "muon"])
+def test_the_rate_falls_layer_by_layer_below_the_head(name):
+    model = small_classifier()
+    config = OptimizerConfig(name=name, learning_rate=0.01, weight_decay=0.3)
+    optimizer = build_optimizer(model, config, layer_rate_decay=0.5)
+    found = {}
+    for group in optimizer.param_groups:
+        assert group["lr"] == group["initial_lr"]
+        for parameter in group["params"]:
+            assert parameter not in found
+            found[parameter] = (group["initial_lr"], group["weight_decay"])
+    assert len(found) == len(list(model.parameters()))
+    for key, parameter in model.named_parameters():
+        rate = pytest.approx(0.01 * expected_factor(key, 0.5), rel=1e-12)
+        assert found[parameter] == (rate, 0.3 if parameter.ndim == 2 else 0.0), key
+    # The log shows the first group's rate: the peak one.
+    assert optimizer.param_groups[0]["initial_lr"] == 0.01 or name == "muon"
+
+
+def test_with_layer_rates_each_weight_moves_as_adamw_with_that_rate_alone_would_move_it():
+    decay, steps = 0.7, 5
+    model = small_classifier()
+    start = {name: value.detach().clone() for name, value in model.named_parameters()}
+    optimizer = build_optimizer(model, OptimizerConfig(learning_rate=RATE), layer_rate_decay=decay)
+    for step in range(steps):
+        torch.manual_seed(step)
+        for parameter in model.parameters():
+            parameter.grad = torch.randn(parameter.shape)
+        optimizer.step()
+    gradients: dict[str, list[torch.Tensor]] = {name: [] for name in start}
+    for step in range(steps):
+        torch.manual_seed(step)
+        for name, value in start.items():
+            gradients[name].append(torch.randn(value.shape))
+    for name, parameter in model.named_parameters():
+        alone = nn.Parameter(start[name].clone())
+        rate = RATE * expected_factor(name, decay)
+        plain = torch.optim.AdamW(
+            [alone], lr=rate, betas=(BETA1, BETA2), eps=EPS, weight_decay=DECAY if alone.ndim == 2 else 0.0
+        )
+        for gradient in gradients[name]:
+            alone.grad = gradient
+            plain.step()
+        torch.testing.assert_close(parameter.detach(), alone.detach(), rtol=1e-5, atol=1e-7)
+        assert not torch.equal(parameter.detach(), start[name]), name
+
+
+def test_without_layer_rates_the_groups_are_the_two_of_the_original():
+    """Stored optimiser states hold the parameters in this order."""
+    model = small_classifier()
+    plain = build_optimizer(model, OptimizerConfig())
+    assert [group["weight_decay"] for group in plain.param_groups] == [0.01, 0.0]
+    parameters = list(model.parameters())
+    for group, is_matrix in zip(plain.param_groups, (True, False), strict=True):
+        kept = [parameter for parameter in parameters if (parameter.ndim >= 2) == is_matrix]
+        assert all(a is b for a, b in zip(group["params"], kept, strict=True))
+
+
+def test_a_tied_weight_learns_at_the_rate_of_the_embeddings():
+    shape = BertConfig(vocab_size=11, hidden_size=8, num_layers=2, num_heads=2, intermediate_size=16)
+    model = BertForPreTraining(shape)
+    optimizer = build_optimizer(model, OptimizerConfig(learning_rate=1.0), layer_rate_decay=0.5)
+    rates = [
+        group["lr"]
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        if parameter is model.bert.embeddings.word.weight
+    ]
+    assert rates == [0.125]
+
+
+def test_layer_rates_without_layers_are_refused():
+    with pytest.raises(InputError, match="layer-rate-decay needs a model with a stack of layers"):
+        build_optimizer(Pair(np.ones(3)), OptimizerConfig(), layer_rate_decay=0.9)

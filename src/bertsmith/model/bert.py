@@ -35,6 +35,26 @@ def initialize(module: nn.Module, std: float) -> None:
             part.reset_parameters()
 
 
+def reinitialize_top(model: nn.Module, num_layers: int) -> None:
+    """Draw the top layers, and what reads them, anew: the pooler, and pre-LN's last LayerNorm.
+
+    The top of a pretrained encoder is specialised in the masked language model; on small data it is often the
+    worse start.
+
+    Args:
+        model: a ``Bert`` with heads, changed in place.
+        num_layers: of the encoder, 1 to all.
+
+    Source: arXiv 2006.05987, section 3.
+    """
+    bert = model.bert
+    assert isinstance(bert, Bert)
+    assert 1 <= num_layers <= len(bert.layers), "the caller checks the number of layers"
+    for part in (*bert.layers[-num_layers:], bert.norm, getattr(model, "pooler", None)):
+        if part is not None:
+            initialize(part, bert.config.initializer_std)
+
+
 def first_tokens(tokens: Tokens) -> Tensor:
     """Return the place of each row's first token, [CLS]; int64 ``(batch,)``."""
     return moved(torch.tensor(tokens.layout.starts), tokens.input_ids.device)

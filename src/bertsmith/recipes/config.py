@@ -105,6 +105,8 @@ class FinetuneConfig:
             CODAH's directory, too; for words to tag a directory of CoNLL-2003, a file of columns, or JSONL
             with spans.
         out: the run directory to write.
+        recipe: what the settings start from: "default", "stable" (small data: 20 epochs at 2e-5, so that runs
+            of several seeds differ less), "original" (the published code: 5e-5, no bias correction).
         dev: the dev file for own data; without it a tenth of the rows, chosen by the seed, is kept for dev.
         text: column of the text; default: found in the header.
         second_text: column of the second text of a pair; of choices: of their list, or what their columns'
@@ -112,6 +114,8 @@ class FinetuneConfig:
         label: column of the label or labels.
         label_separator: multilabel: what parts the labels in a field, such as ";" (JSON lists need none).
         class_weights: classify, multilabel: "balanced" makes labels count the same in training, however rare.
+        grid: "paper" (batch size 16, 32; rate 5e-5, 3e-5, 2e-5; epochs 2, 3, 4), "glue" (rate 5e-5, 4e-5,
+            3e-5, 2e-5), or axes such as batch-size=16,32 dropout=0,0.1; each combination with each seed.
         seeds: number of runs, with seeds seed, seed + 1, ...; the best on dev is kept as the model.
         seed: the first seed: head weights, order, dropout.
         epochs: passes over the training rows.
@@ -123,6 +127,12 @@ class FinetuneConfig:
         precision: "auto", "float32" or "bfloat16".
         dropout: overrides both dropouts of the model.
         limit_rows: train on that many rows, chosen by the seed; 0: all.
+        early_stopping: stop a run after so many epochs without a better one on dev; 0: never.
+        layer_rate_decay: from layer to layer downwards, this share of the learning rate remains; 1: all.
+        reinit_layers: so many top layers, and the pooler, start from random weights.
+        restart_failed: how often a run that diverged, or learnt no more than one answer for all rows, is
+            replaced by one with another seed.
+        resume: go on with the runs of an earlier call, or begin if there are none; finished ones are kept.
         random_weights: start from random weights of the model's shape (a baseline).
         window_step: questions: pieces from the start of a window over a passage to that of the next, as the
             original's doc_stride (default 128).
@@ -142,12 +152,14 @@ class FinetuneConfig:
     model: str
     data: str
     out: str
+    recipe: str = "default"
     dev: str | None = None
     text: str | None = None
     second_text: str | None = None
     label: str | None = None
     label_separator: str | None = None
     class_weights: str | None = None
+    grid: list[str] = field(default_factory=list)
     seeds: int = 1
     seed: int = 0
     epochs: int = 3
@@ -158,6 +170,11 @@ class FinetuneConfig:
     precision: str = "auto"
     dropout: float | None = None
     limit_rows: int = 0
+    early_stopping: int = 0
+    layer_rate_decay: float = 1.0
+    reinit_layers: int = 0
+    restart_failed: int = 0
+    resume: bool = False
     random_weights: bool = False
     window_step: int | None = None
     window_overlap: int | None = None
@@ -172,11 +189,13 @@ class FinetuneConfig:
 
 @dataclass(frozen=True)
 class EvaluateConfig:
-    """Evaluate a fine-tuned model on a labelled file; every row counts.
+    """Evaluate a fine-tuned model on a labelled file, every row counts; or compare two fine-tunings.
 
     Attributes:
         model: a fine-tuned model directory.
         data: a GLUE task directory, or a CSV, TSV or JSONL file.
+        compare: instead of a model and data, two run directories of finetune: do their kept models differ on
+            the dev rows by more than chance? Their stored answers are tested; nothing is computed anew.
         task: default: the task stored in the model.
         split: for a GLUE directory: train, dev, or another labelled split such as dev_mismatched.
         out: a file for the metrics as JSON.
@@ -189,8 +208,9 @@ class EvaluateConfig:
         precision: "auto", "float32" or "bfloat16".
     """
 
-    model: str
-    data: str
+    model: str = ""
+    data: str = ""
+    compare: list[str] = field(default_factory=list)
     task: str | None = None
     split: str = "dev"
     out: str | None = None

@@ -8,9 +8,10 @@ from typing import Any
 
 from bertsmith import files
 from bertsmith.bundle import load_bundle
-from bertsmith.config import nearest
+from bertsmith.config import nearest, to_dict
 from bertsmith.device import limit_threads
 from bertsmith.errors import InputError
+from bertsmith.recipes.compare import compare_runs
 from bertsmith.recipes.config import EvaluateConfig
 from bertsmith.tasks.inference import inference_settings
 from bertsmith.tasks.kind import Encoding, Task
@@ -21,18 +22,46 @@ from bertsmith.tasks.task import TASKS, all_settings, find_task, settings_of
 
 
 def evaluate(config: EvaluateConfig) -> dict[str, Any]:
-    """Evaluate a model; the labels are those stored in it, never those of the file.
+    """Evaluate a model; the labels are those stored in it, never those of the file. Or compare two runs.
 
     Returns:
-        Metrics, loss, how many rows were read, cut, left out; written to ``config.out`` when it is named.
+        Metrics, loss, how many rows were read, cut, left out; or what ``compare_runs`` returns. Written to
+        ``config.out`` when it is named.
 
     Raises:
         InputError: the model has no head for the task, a label is unknown to it, a setting would be
             ignored, or the data is broken.
     """
-    limit_threads()
     if config.out is not None:
         files.require_no_directory(Path(config.out))
+    result = _compared(config) if config.compare else _evaluated(config)
+    if config.out is not None:
+        files.write_json(Path(config.out), result)
+    return result
+
+
+def _compared(config: EvaluateConfig) -> dict[str, Any]:
+    """Compare two fine-tunings.
+
+    Raises:
+        InputError: there are not two, they cannot be compared, or another setting would be ignored.
+    """
+    if len(config.compare) != 2:
+        raise InputError(f"--compare names {len(config.compare)} directories; give two")
+    for name, default in to_dict(EvaluateConfig()).items():
+        value = getattr(config, name)
+        if name not in ("compare", "out") and value != default:
+            name = name.replace("_", "-")
+            raise InputError(
+                f"--{name} {value} would be ignored: --compare reads stored answers; leave it out"
+            )
+    return compare_runs(*config.compare)
+
+
+def _evaluated(config: EvaluateConfig) -> dict[str, Any]:
+    if not config.model or not config.data:
+        raise InputError("evaluate needs --model and --data, or --compare with two run directories")
+    limit_threads()
     inference = inference_settings(config.precision, config.batch_tokens)
     bundle = load_bundle(config.model)
     stored = bundle.task or {}
@@ -47,7 +76,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     tuned = stored.get("tuned") or {}
     found = task.kind.score(task, data, task.kind.outputs(model, data, inference), tuned)
     found = with_other_dev(task, model, found, others, inference, tuned)
-    result = {
+    return {
         "task": task.name,
         "model": config.model,
         "data": rows.path,
@@ -73,9 +102,6 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
             for name, split in others.items()
         },
     }
-    if config.out is not None:
-        files.write_json(Path(config.out), result)
-    return result
 
 
 def _task(config: EvaluateConfig, stored: dict[str, Any]) -> Task:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
 from bertsmith import files, metrics
 from bertsmith.bundle import save_bundle
@@ -18,67 +19,13 @@ from bertsmith.calibration import calibration_of
 from bertsmith.metrics import LabelScore
 from bertsmith.recipes.config import FinetuneConfig
 from bertsmith.recipes.finetune_card import finetuned_card
-from bertsmith.tasks.kind import Encoding, Outputs, Score, Task
+from bertsmith.recipes.finetune_run import SeedRun
+from bertsmith.recipes.finetune_runs import Slot
+from bertsmith.recipes.finetune_table import failures, grid_summary, spread
+from bertsmith.significance import bootstrap_interval
+from bertsmith.tasks.kind import Encoding, Task
 from bertsmith.tasks.prepared import TrainingData
 from bertsmith.tasks.task import all_settings, settings_of
-
-Answers = list[dict[str, Any]]
-
-LEARNED, CONSTANT, DIVERGED = "learned", "constant predictions", "diverged"
-
-
-@dataclass
-class SeedRun:
-    """One run.
-
-    Attributes:
-        seed: of head, order and dropout.
-        main_metric: what the best epoch is chosen by.
-        epochs: the score on dev after each epoch.
-        best_epoch: counted from 1; 0: none was finished.
-        status: LEARNED; CONSTANT: the best epoch predicts the same for every row; DIVERGED: the loss became
-            infinite or NaN.
-        seconds: of training and evaluations.
-        state: weights of the best epoch, by our names; empty when another run was better.
-        outputs: of the best epoch on dev, in the unit of the labels.
-        tuned: what was chosen on dev with these outputs.
-    """
-
-    seed: int
-    main_metric: str
-    epochs: list[Score] = field(default_factory=list)
-    best_epoch: int = 0
-    status: str = LEARNED
-    seconds: float = 0.0
-    state: dict[str, Tensor] = field(default_factory=dict)
-    outputs: Outputs = field(default_factory=list)
-    tuned: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def best(self) -> Score | None:
-        """The score of the best epoch; ``None`` when the run diverged within the first."""
-        return self.epochs[self.best_epoch - 1] if self.epochs else None
-
-    def line(self) -> str:
-        """Return the run in one line for people."""
-        if self.best is None:
-            return f"seed {self.seed}: {self.status} within the first epoch"
-        values = ", ".join(f"{name} {value:.4f}" for name, value in self.best.metrics.items())
-        doubt = "" if self.status == LEARNED else f"  ({self.status})"
-        return f"seed {self.seed}: dev {values} in epoch {self.best_epoch}, {self.seconds:.1f} s{doubt}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the run as it stands in metrics.json."""
-        best = self.best
-        return {
-            "seed": self.seed,
-            "status": self.status,
-            "dev": dict(best.metrics) if best else None,
-            "dev_loss": best.loss if best else None,
-            "best_epoch": self.best_epoch,
-            "epochs": [{"dev": dict(epoch.metrics), "dev_loss": epoch.loss} for epoch in self.epochs],
-            "train_seconds": round(self.seconds, 3),
-        }
 
 
 def greeting(data: TrainingData) -> str:
@@ -123,26 +70,58 @@ def _labels_in(gold: Any) -> list[str]:
     return [label for label in named if isinstance(label, str)]
 
 
-def summarize(
-    config: FinetuneConfig, task: Task, data: TrainingData, runs: Sequence[SeedRun], best: SeedRun
-) -> dict[str, Any]:
-    """Return the content of metrics.json: ``dev`` of the kept run, mean and std over all finished runs."""
-    finished = [run.best.metrics for run in runs if run.best is not None]
-    means, deviations = metrics.mean_and_deviation(finished)
+@dataclass(frozen=True)
+class Kept:
+    """The run that is kept, and what it was trained with.
+
+    Attributes:
+        task: the task.
+        data: its rows.
+        encoding: how they became pieces.
+        model: finished: as it is saved.
+        run: what the run found.
+        answers: to the dev rows, one JSON object a row.
+    """
+
+    task: Task
+    data: TrainingData
+    encoding: Encoding
+    model: nn.Module
+    run: SeedRun
+    answers: list[dict[str, Any]]
+
+
+def summarize(config: FinetuneConfig, kept: Kept, slots: Sequence[Slot]) -> dict[str, Any]:
+    """Return the content of metrics.json.
+
+    Args:
+        config: all settings of the kept run.
+        kept: the kept run.
+        slots: all runs of the plan.
+
+    Returns:
+        Among others ``dev`` of the kept run; ``seeds``, ``mean``, ``median``, ``std`` and ``max`` of the runs
+        that differ from it by their seed alone; the same for each point of the grid as ``grid``.
+    """
+    data, best = kept.data, kept.run
     truncated = {name: sum(split.truncated) for name, split in data.splits.items()}
+    same = [slot.run for slot in slots if slot.run.settings == best.settings]
     return {
-        "task": task.name,
-        "kind": task.kind.name,
+        "task": kept.task.name,
+        "kind": kept.task.kind.name,
         "model": config.model,
         "dev": dict(best.best.metrics) if best.best else None,
         "dev_details": best.best.details if best.best else {},
-        "main_metric": task.main_metric,
-        "best_seed": best.seed,
-        "mean": means,
-        "std": deviations,
-        "seeds": [run.to_dict() for run in runs],
-        "failed_runs": [{"seed": run.seed, "why": run.status} for run in runs if run.status != LEARNED],
+        "dev_interval": _dev_interval(kept),
+        "calibration": _calibration(kept),
+        "main_metric": kept.task.main_metric,
         "tuned": best.tuned,
+        "best_seed": best.seed,
+        **spread(same),
+        "seeds": [run.to_dict() for run in same],
+        "grid_settings": best.settings,
+        "grid": grid_summary(slots),
+        "failed_runs": failures(slots),
         "labels": list(data.labels) if data.labels is not None else None,
         "label_counts": _label_counts(data),
         "train_rows": len(data.train.rows.rows),
@@ -156,29 +135,22 @@ def summarize(
         "blank_lines": _counted("blank_lines", data),
         "counts": {name: split.rows.counts for name, split in data.splits.items()},
         "data_sha256": {name: files.sha256_of(Path(split.rows.path)) for name, split in data.splits.items()},
-        "train_seconds": round(sum(run.seconds for run in runs), 3),
+        "train_seconds": round(sum(run.seconds for slot in slots for run in slot.runs), 3),
         "settings": {
+            "recipe": config.recipe,
             "epochs": config.epochs,
             "batch_size": config.batch_size,
             "learning_rate": config.optimizer.learning_rate,
             "seq_len": config.seq_len,
             "truncation": config.truncation,
             "dropout": config.dropout,
+            "early_stopping": config.early_stopping,
+            "layer_rate_decay": config.layer_rate_decay,
+            "reinit_layers": config.reinit_layers,
             "random_weights": config.random_weights,
-            **settings_of(task, {name: getattr(config, name) for name in all_settings()}),
+            **settings_of(kept.task, {name: getattr(config, name) for name in all_settings()}),
         },
     }
-
-
-@dataclass(frozen=True)
-class Kept:
-    """The run that is kept, and what it was trained with."""
-
-    task: Task
-    data: TrainingData
-    encoding: Encoding
-    model: nn.Module
-    run: SeedRun
 
 
 def save(out: Path, kept: Kept, summary: dict[str, Any]) -> None:
@@ -195,25 +167,31 @@ def save(out: Path, kept: Kept, summary: dict[str, Any]) -> None:
     }
     if kept.run.tuned:
         stored["tuned"] = kept.run.tuned
-    answers = kept.task.kind.answers(kept.data.dev, kept.run.outputs, kept.data.labels, kept.run.tuned)
-    summary["calibration"] = _calibration(kept, answers)
     environment = json.loads((out / "environment.json").read_text(encoding="utf-8"))
     pair = columns is not None and columns.second_text is not None
     example = kept.task.kind.example or ('("a text", "its second text")' if pair else '"a text"')
     usage = f'bertsmith.load("MODEL").{kept.task.kind.verb}([{example}])'
-    card = finetuned_card(summary, environment, usage, _label_scores(kept, answers))
+    card = finetuned_card(summary, environment, usage, _label_scores(kept))
     save_bundle(out / "model", kept.model, kept.encoding.tokenizer, stored, card)
-    _write_predictions(out / "predictions-dev.jsonl", kept, answers)
+    _write_predictions(out / "predictions-dev.jsonl", kept)
     files.write_json(out / "metrics.json", summary)
 
 
-def _calibration(kept: Kept, answers: Answers) -> dict[str, float] | None:
+def _dev_interval(kept: Kept) -> dict[str, float] | None:
+    """Return the bootstrap interval of the kept run's main metric; ``None`` where there is none."""
+    gold, labels = kept.data.dev.gold_objects, kept.data.labels
+    sample = kept.task.kind.sample(kept.task.main_metric, gold, kept.answers, labels)
+    found = sample and bootstrap_interval(sample.metric, sample.gold, sample.predicted)
+    return dataclasses.asdict(found) if found else None
+
+
+def _calibration(kept: Kept) -> dict[str, float] | None:
     """Return how far the probabilities can be trusted on dev, where a temperature was chosen."""
     labels = kept.data.labels
     if labels is None or "temperature" not in kept.run.tuned:
         return None
     numbers = {name: number for number, name in enumerate(labels)}
-    shares = np.array([[answer["probabilities"][name] for name in labels] for answer in answers])
+    shares = np.array([[answer["probabilities"][name] for name in labels] for answer in kept.answers])
     gold = np.array([numbers[label] for label in kept.data.dev.gold_objects])
     found = calibration_of(shares, gold, kept.run.tuned["temperature"])
     return {
@@ -224,22 +202,22 @@ def _calibration(kept: Kept, answers: Answers) -> dict[str, float] | None:
     }
 
 
-def _label_scores(kept: Kept, answers: Answers) -> list[LabelScore]:
+def _label_scores(kept: Kept) -> list[LabelScore]:
     """Return precision, recall and F1 of each label on dev, where a row has one."""
     labels = kept.data.labels
-    if labels is None or not all(isinstance(answer.get("label"), str) for answer in answers):
+    if labels is None or not all(isinstance(answer.get("label"), str) for answer in kept.answers):
         return []
-    predicted = [answer["label"] for answer in answers]
+    predicted = [answer["label"] for answer in kept.answers]
     return metrics.label_scores(metrics.confusion(kept.data.dev.gold_objects, predicted, labels), labels)
 
 
-def _write_predictions(path: Path, kept: Kept, answers: Answers) -> None:
+def _write_predictions(path: Path, kept: Kept) -> None:
     """Write one line a dev row: where it stands, its gold answer, ours, and what was read."""
     dev = kept.data.dev
     inputs = [len(row.ids) for row in dev.encoded] if len(dev.encoded) == len(dev.rows.rows) else None
     with files.atomic_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for number, (row, gold, answer) in enumerate(
-            zip(dev.rows.rows, dev.gold_objects, answers, strict=True)
+            zip(dev.rows.rows, dev.gold_objects, kept.answers, strict=True)
         ):
             line = {"line": row.line, "gold": gold, **answer, "truncated": dev.truncated[number]}
             line |= {"pieces": inputs[number]} if inputs else {}

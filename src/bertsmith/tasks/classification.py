@@ -17,6 +17,7 @@ from bertsmith.bundle import Bundle, load_classification_model
 from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForClassification
 from bertsmith.objectives import ClassificationObjective
+from bertsmith.significance import MANY, Sample
 from bertsmith.tasks.encode import TRUNCATIONS, EncodedRow, RowBatch, batch_of
 from bertsmith.tasks.inference import Inference, head_outputs
 from bertsmith.tasks.kind import Encoding, Kind, Labels, Outputs, Score, Split, Task
@@ -254,6 +255,20 @@ def _tune(task: Task, split: Split, outputs: Outputs) -> dict[str, Any]:
     return {"temperature": calibration.chosen_temperature(of_rows(split, outputs), labelled(split).gold)}
 
 
+def _baseline(task: Task, split: Split) -> float | None:
+    gold = labelled(split).gold
+    metric = metrics.METRICS[task.main_metric]
+    return max(metric(gold, np.full_like(gold, label)) for label in np.unique(gold))
+
+
+def _sample(
+    metric: str, gold: Sequence[Any], answers: Sequence[Mapping[str, Any]], labels: Labels
+) -> Sample | None:
+    numbers = {name: number for number, name in enumerate(labels or ())}
+    predicted = [numbers[answer["label"]] for answer in answers]
+    return Sample(MANY[metric], np.array([numbers[label] for label in gold]), np.array(predicted))
+
+
 CLASSIFICATION = Kind(
     name="classification",
     verb="classify",
@@ -268,4 +283,6 @@ CLASSIFICATION = Kind(
     truncations=TRUNCATIONS,
     settings={"class_weights": None},
     tune=_tune,
+    baseline=_baseline,
+    sample=_sample,
 )

@@ -16,6 +16,7 @@ from torch import nn
 
 from bertsmith.bundle import Bundle
 from bertsmith.layout import Tokens
+from bertsmith.significance import Sample
 from bertsmith.tasks.encode import CUTS, EncodedRow
 from bertsmith.tasks.inference import Inference
 from bertsmith.tasks.source import DataSource, RowSet
@@ -130,6 +131,16 @@ def _nothing_to_finish(model: nn.Module, train: Split) -> None:
     return None
 
 
+def _no_baseline(task: Task, split: Split) -> float | None:
+    return None
+
+
+def _no_sample(
+    metric: str, gold: Sequence[Any], answers: Sequence[Mapping[str, Any]], labels: Labels
+) -> Sample | None:
+    return None
+
+
 def _nothing_to_tune(task: Task, split: Split, outputs: Outputs) -> dict[str, Any]:
     return {}
 
@@ -158,6 +169,10 @@ class Kind:
         settings: settings that tasks of other kinds do not have, with their defaults.
         truncations: the policies for long rows that fit.
         example: what one item looks like that the verb takes; ``None``: a text, or a pair of texts.
+        baseline: the main metric of the best single answer for all rows, which a run has to beat to have
+            learnt anything; ``None`` where there is no such answer.
+        sample: from a metric's name, gold answers and answers as they stand in predictions-dev.jsonl, and
+            labels: what can be drawn anew row by row; ``None`` where a metric cannot.
     """
 
     name: str
@@ -176,6 +191,8 @@ class Kind:
     settings: Mapping[str, Any] = field(default_factory=dict)
     truncations: tuple[str, ...] = CUTS
     example: str | None = None
+    baseline: Callable[[Task, Split], float | None] = _no_baseline
+    sample: Callable[[str, Sequence[Any], Sequence[Mapping[str, Any]], Labels], Sample | None] = _no_sample
 
 
 @dataclass(frozen=True)

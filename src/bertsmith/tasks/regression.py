@@ -16,6 +16,7 @@ from bertsmith import metrics
 from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForClassification
 from bertsmith.objectives import RegressionObjective
+from bertsmith.significance import MANY, Sample
 from bertsmith.tasks.classification import (
     LabelledRows,
     encode_texts,
@@ -102,6 +103,18 @@ def _answers(
     return [{"value": float(value)} for value in of_rows(split, outputs)[:, 0]]
 
 
+def _baseline(task: Task, split: Split) -> float | None:
+    gold = labelled(split).gold
+    return metrics.METRICS[task.main_metric](gold, np.full_like(gold, gold.mean()))
+
+
+def _sample(
+    metric: str, gold: Sequence[Any], answers: Sequence[Mapping[str, Any]], labels: Labels
+) -> Sample | None:
+    predicted = [answer["value"] for answer in answers]
+    return Sample(MANY[metric], np.array(gold, dtype=np.float64), np.array(predicted, dtype=np.float64))
+
+
 REGRESSION = Kind(
     name="regression",
     verb="regress",
@@ -116,4 +129,6 @@ REGRESSION = Kind(
     fit=_fit,
     finish=_finish,
     truncations=TRUNCATIONS,
+    baseline=_baseline,
+    sample=_sample,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -161,38 +161,79 @@ class MuonWithAdamW(torch.optim.Optimizer):
             part.step()  # type: ignore[no-untyped-call]
 
 
-def parameter_groups(parameters: Iterable[nn.Parameter], config: OptimizerConfig) -> list[dict[str, Any]]:
+def parameter_groups(
+    parameters: Iterable[nn.Parameter],
+    config: OptimizerConfig,
+    factors: Mapping[nn.Parameter, float] | None = None,
+) -> list[dict[str, Any]]:
     """Return the groups with and without weight decay, each with its peak rate as ``lr`` and ``initial_lr``.
 
     Biases and LayerNorm are the parameters with one axis; they are not decayed. Matrices and embeddings are.
 
+    Args:
+        parameters: to be trained.
+        config: the rate, and how much is decayed.
+        factors: of the rate; the groups of the highest come first; ``None``: 1 everywhere.
+
     Source: optimization.py, _do_use_weight_decay.
     """
-    parameters = list(parameters)
-    groups = [
-        {
-            "params": [parameter for parameter in parameters if parameter.ndim >= 2],
-            "weight_decay": config.weight_decay,
-        },
-        {"params": [parameter for parameter in parameters if parameter.ndim < 2], "weight_decay": 0.0},
-    ]
-    rates = {"lr": config.learning_rate, "initial_lr": config.learning_rate}
-    return [group | rates for group in groups if group["params"]]
+    members: dict[tuple[float, bool], list[nn.Parameter]] = {}
+    for parameter in parameters:
+        factor = 1.0 if factors is None else factors[parameter]
+        members.setdefault((factor, parameter.ndim >= 2), []).append(parameter)
+    groups = []
+    for (factor, is_decayed), group in sorted(members.items(), key=lambda item: item[0], reverse=True):
+        rate = factor * config.learning_rate
+        decay = config.weight_decay if is_decayed else 0.0
+        groups.append({"params": group, "weight_decay": decay, "lr": rate, "initial_lr": rate})
+    return groups
 
 
-def build_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
+def layer_factors(model: nn.Module, decay: float) -> dict[nn.Parameter, float]:
+    """Return each parameter's share of the learning rate: less, the farther it is from the head.
+
+    What the model registers after its stack of layers, such as heads, learns at the full rate; the top layer
+    at ``decay`` times that, each layer at ``decay`` times the one above it, and what is registered before the
+    stack, the embeddings, at ``decay`` times the lowest layer. A tied weight belongs to its first place.
+
+    Raises:
+        InputError: the model has no stack of layers.
+
+    Source: arXiv 1801.06146, section 3.2 (discriminative fine-tuning); arXiv 2006.05987, section 2.
+    """
+    stack = next((module for module in model.modules() if isinstance(module, nn.ModuleList)), None)
+    if stack is None:
+        raise InputError("layer-rate-decay needs a model with a stack of layers; leave it at 1")
+    levels = {parameter: number for number, layer in enumerate(stack, 1) for parameter in layer.parameters()}
+    factors: dict[nn.Parameter, float] = {}
+    head, level = len(stack) + 1, 0
+    for parameter in model.parameters():
+        level = levels.get(parameter, 0 if level == 0 else head)
+        factors[parameter] = decay ** (head - level)
+    return factors
+
+
+def build_optimizer(
+    model: nn.Module, config: OptimizerConfig, layer_rate_decay: float = 1.0
+) -> torch.optim.Optimizer:
     """Return the optimiser of a model; each group keeps its peak rate as ``initial_lr`` for the schedule.
 
     A tied weight is in one group, once.
 
+    Args:
+        model: whose parameters are trained.
+        config: which optimiser, and its rates.
+        layer_rate_decay: how much of the rate remains from one layer to the one below it; 1: all.
+
     Raises:
-        InputError: Muon for a model without matrices in stacked layers.
+        InputError: Muon for a model without matrices in stacked layers, or a layer-wise rate without layers.
     """
+    factors = None if layer_rate_decay == 1.0 else layer_factors(model, layer_rate_decay)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     rate, betas, eps = config.learning_rate, (config.beta1, config.beta2), config.eps
     if config.name == "muon":
-        return _muon(model, parameters, config)
-    groups = parameter_groups(parameters, config)
+        return _muon(model, parameters, config, factors)
+    groups = parameter_groups(parameters, config, factors)
     if config.name == "lamb":
         return Lamb([group | {"layerwise": group["params"][0].ndim >= 2} for group in groups], betas, eps)
     if config.name == "bert-adam":
@@ -200,7 +241,12 @@ def build_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Op
     return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=eps, fused=True)
 
 
-def _muon(model: nn.Module, parameters: list[nn.Parameter], config: OptimizerConfig) -> MuonWithAdamW:
+def _muon(
+    model: nn.Module,
+    parameters: list[nn.Parameter],
+    config: OptimizerConfig,
+    factors: Mapping[nn.Parameter, float] | None,
+) -> MuonWithAdamW:
     stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
     stacked = {parameter for stack in stacks for parameter in stack.parameters() if parameter.ndim == 2}
     matrices = [parameter for parameter in parameters if parameter in stacked]
@@ -208,8 +254,10 @@ def _muon(model: nn.Module, parameters: list[nn.Parameter], config: OptimizerCon
         raise InputError("optimizer muon needs trainable matrices in stacked layers; take adamw")
     others = [parameter for parameter in parameters if parameter not in stacked]
     return MuonWithAdamW(
-        parameter_groups(matrices, config),
-        parameter_groups(others, replace(config, learning_rate=config.adam_rate or config.learning_rate)),
+        parameter_groups(matrices, config, factors),
+        parameter_groups(
+            others, replace(config, learning_rate=config.adam_rate or config.learning_rate), factors
+        ),
         config.momentum,
         (config.beta1, config.beta2),
         config.eps,

@@ -1,0 +1,37 @@
+"""Recipes of fine-tuning: settings that belong together, under a name. No heavy imports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from bertsmith.recipes.config import FinetuneConfig
+from bertsmith.training.config import OptimizerConfig
+
+
+def stable(config: FinetuneConfig) -> FinetuneConfig:
+    """Return settings for small data: bias correction, rate 2e-5, 20 epochs, warm-up over a tenth.
+
+    For BERT-LARGE they bring the standard deviation over 25 seeds from 25.6 to 1.0 on CoLA, from 7.2 to 2.4
+    on RTE, from 5.9 to 0.8 on MRPC.
+
+    Source: "On the Stability of Fine-tuning BERT", arXiv 2006.04884.
+    """
+    optimizer = OptimizerConfig(name="adamw", learning_rate=2e-5, warmup_fraction=0.1)
+    return replace(config, recipe="stable", epochs=20, optimizer=optimizer)
+
+
+def original(config: FinetuneConfig) -> FinetuneConfig:
+    """Return the original code's defaults: Adam without bias correction, batch 32, rate 5e-5, 3 epochs.
+
+    Source: run_classifier.py, its flags.
+    """
+    optimizer = OptimizerConfig(name="bert-adam", learning_rate=5e-5, warmup_fraction=0.1)
+    return replace(config, recipe="original", epochs=3, batch_size=32, optimizer=optimizer)
+
+
+RECIPES: Mapping[str, Callable[[FinetuneConfig], FinetuneConfig]] = {
+    "default": lambda config: config,
+    "stable": stable,
+    "original": original,
+}
