@@ -147,7 +147,7 @@ def test_the_dev_file_is_looked_at_too_and_a_broken_file_ends_with_code_1(tmp_pa
     flags = ["--data", str(tmp_path / "train.tsv"), "--dev", str(tmp_path / "dev.tsv"), "--task", "classify"]
     assert run(["doctor", *flags]) == 1
     out = capsys.readouterr().out
-    assert f"iconv -f WINDOWS-1252 -t UTF-8 {tmp_path / 'dev.tsv'} > mended.tsv" in out
+    assert f"cat {tmp_path / 'dev.tsv'} | iconv -f WINDOWS-1252 -t UTF-8 > mended.tsv" in out
     assert "the rows cannot be read until they are mended" in out.splitlines()[-1]
     with pytest.raises(InputError, match="no such file"):
         findings(data=str(tmp_path / "gone.tsv"), task="classify")

@@ -179,3 +179,76 @@ def test_flags_name_the_columns_and_are_not_ignored(tmp_path: Path) -> None:
     assert findings(data=str(path), task="classify", text_column="rede", label_column="gruppe") == {}
     with pytest.raises(InputError, match="--label-column would be ignored for corpus"):
         findings(corpus=[str(path)], label_column="gruppe")
+
+
+def jsonl(path: Path, rows: list[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_choices_that_are_equal_and_a_place_that_is_nearly_always_right(tmp_path: Path) -> None:
+    rows = [
+        {"context": text, "choices": ["one", f"two {n}"], "label": 0} for n, text in enumerate(TEXTS[:120])
+    ]
+    rows += [{"context": TEXTS[120 + n], "choices": ["same", "other", "same"], "label": 1} for n in range(9)]
+    found = findings(data=jsonl(tmp_path / "a.jsonl", rows), task="choose")
+    assert (found["repeated_choices"]["count"], found["repeated_choices"]["level"]) == (9, "warning")
+    assert "the label '0' (of 2 labels)" in found["lopsided_labels"]["what"]
+    assert set(found) == {"repeated_choices", "lopsided_labels"}
+
+
+def test_rows_of_several_labels(tmp_path: Path) -> None:
+    names = ["sport", "politics", "economy"]
+    rows = [{"text": text, "labels": names[: n % 4]} for n, text in enumerate(TEXTS[:150])]
+    rows += [{"text": TEXTS[150], "labels": ["sport", "Sport"]}, {"text": TEXTS[0], "labels": ["sport"]}]
+    dev = [{"text": TEXTS[151], "labels": ["sport", "weather"]}]
+    files = {"data": jsonl(tmp_path / "a.jsonl", rows), "dev": jsonl(tmp_path / "b.jsonl", dev)}
+    found = findings(**files, task="multilabel")
+    assert "'Sport' (1) like 'sport'" in found["label_typos"]["what"]
+    assert found["unknown_labels"]["examples"][0]["text"].startswith("'weather': ")
+    assert found["contradicting_rows"]["count"] == 2
+    parted = tmp_path / "c.csv"
+    write(parted, [(text, "|".join(names[: n % 4])) for n, text in enumerate(TEXTS[:150])])
+    with pytest.raises(InputError, match="several labels need --label-separator"):
+        findings(data=str(parted), task="multilabel")
+    assert findings(data=str(parted), task="multilabel", label_separator="|") == {}
+
+
+def test_entities_and_questions_are_looked_at_as_what_they_are(tmp_path: Path) -> None:
+    tagged = [
+        {"text": f"Ada of Oslo {n} {text}", "entities": [{"start": 0, "end": 3, "label": "person"}]}
+        for n, text in enumerate(TEXTS[:120])
+    ]
+    tagged += [
+        {"text": f"Bea {text}", "entities": [{"start": 0, "end": 3, "label": "Person"}]}
+        for text in TEXTS[120:125]
+    ]
+    found = findings(data=jsonl(tmp_path / "a.jsonl", tagged), task="tag")
+    assert set(found) == {"label_typos", "rare_labels"}
+    asked = [
+        {
+            "id": str(n),
+            "question": f"who {n}",
+            "context": text,
+            "answers": [{"text": text.split()[0], "answer_start": 0}],
+        }
+        for n, text in enumerate(TEXTS[:120])
+    ]
+    path = jsonl(tmp_path / "b.jsonl", [*asked, asked[0] | {"id": "again"}])
+    assert set(findings(data=path, task="answer")) == {"repeated_rows"}
+
+
+@pytest.mark.parametrize(
+    "task, path",
+    [
+        ("swag", "codah/fold_0"),
+        ("classify", "chnsenticorp/train.tsv.gz"),
+        pytest.param("conll", "conll2003", marks=pytest.mark.slow),
+        ("tag", "cluener/train.json.gz"),
+        pytest.param("squad1", "squad", marks=pytest.mark.slow),
+    ],
+)
+def test_the_shared_sets_of_other_kinds_can_be_trained_on(task: str, path: str, shared_data: Path) -> None:
+    columns = {"text_column": "text_a"} if task == "classify" else {}
+    found = findings(data=str(shared_data / path), task=task, **columns)
+    assert "error" not in [finding["level"] for finding in found.values()], found

@@ -6,8 +6,10 @@ import codecs
 import csv
 import json
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from bertsmith.checkup.finding import Example, Finding, excerpt, judge, many
 from bertsmith.tasks.tables import format_of, raw_lines
@@ -27,23 +29,38 @@ class _Bad:
     why: str
 
 
-def file_findings(path: str) -> list[Finding]:
-    """Return what is wrong with a CSV, TSV or JSON lines file, plain or gzipped.
+def file_findings(path: str, is_table: bool) -> list[Finding]:
+    """Return what is wrong with a file, plain or gzipped.
+
+    Args:
+        path: the file.
+        is_table: its name says CSV, TSV or JSON lines; else bytes alone are looked at.
 
     Raises:
-        InputError: there is no such file, its gzip is damaged, or its name says no format.
+        InputError: there is no such file, its gzip is damaged, or the name of a table says no format.
     """
-    structure = {".csv": _of_csv, ".tsv": _of_tsv, ".jsonl": _of_json_lines}.get(format_of(path))
+    structures = {".csv": _of_csv, ".tsv": _of_tsv, ".jsonl": _of_json_lines}
+    structure = structures.get(format_of(path)) if is_table else None
     raw = list(raw_lines(path))
     for mark, name in _WIDE.items():
         if raw and raw[0].startswith(mark):
-            remedy = f"iconv -f {name} -t UTF-8 {path} > mended{format_of(path)}"
+            remedy = _converted(f"iconv -f {name} -t UTF-8", path)
             return judge(
                 "wrong_encoding", 1.0, f"{path} is {name}", len(raw), "nothing of it is read", remedy
             )
     lines = [line.decode("utf-8", errors="replace") for line in raw]
     found = [*_of_encoding(path, raw, lines), *_of_line_ends(path, raw)]
     return [*found, *structure(path, lines)] if structure is not None and lines else found
+
+
+def _converted(command: str, path: str) -> str:
+    """Return a command line that sends a file, unpacked if it is packed, through a command into a new one."""
+    suffix = Path(path.removesuffix(".gz")).suffix
+    return f"{_unpacked(path)} | {command} > mended{suffix}"
+
+
+def _unpacked(path: str) -> str:
+    return f"gunzip -c {shlex.quote(path)}" if path.endswith(".gz") else f"cat {shlex.quote(path)}"
 
 
 def _of_encoding(path: str, raw: Sequence[bytes], lines: Sequence[str]) -> list[Finding]:
@@ -59,7 +76,7 @@ def _of_encoding(path: str, raw: Sequence[bytes], lines: Sequence[str]) -> list[
         f"{many(len(bad), 'line')} of {path} {'is' if len(bad) == 1 else 'are'} no UTF-8, likely {likely}",
         len(bad),
         _STOPS,
-        f"iconv -f {likely} -t UTF-8 {path} > mended{format_of(path)}",
+        _converted(f"iconv -f {likely} -t UTF-8", path),
         [Example(f"{path}:{number}", excerpt(lines[number - 1])) for number in bad[:2]],
     )
 
@@ -80,7 +97,7 @@ def _of_line_ends(path: str, raw: Sequence[bytes]) -> list[Finding]:
         f"{many(alone, 'carriage return')} without a line feed in {path}",
         alone,
         "only a line feed ends a row: rows are glued together",
-        f"tr '\\r' '\\n' < {path} > mended{format_of(path)} (where no line ends with both)",
+        _converted("tr '\\r' '\\n'", path) + " (where no line ends with both)",
     )
 
 
@@ -202,11 +219,10 @@ def _agreement(lines: Sequence[str], delimiter: str) -> float:
 
 
 def _to_csv(delimiter: str, path: str) -> str:
-    source = f"gunzip -c {path}" if path.endswith(".gz") else f"cat {path}"
     code = (
         f"import csv, sys; csv.writer(sys.stdout).writerows(csv.reader(sys.stdin, delimiter={delimiter!r}))"
     )
-    return f'{source} | python3 -c "{code}" > mended.csv'
+    return f'{_unpacked(path)} | python3 -c "{code}" > mended.csv'
 
 
 def _of_json_lines(path: str, lines: Sequence[str]) -> list[Finding]:
@@ -217,7 +233,7 @@ def _of_json_lines(path: str, lines: Sequence[str]) -> list[Finding]:
     ]
     code = "import json, sys; [print(json.dumps(row, ensure_ascii=False)) for row in json.load(sys.stdin)]"
     is_list = lines[0].lstrip().startswith("[")
-    one_list = f'python3 -c "{code}" < {path} > mended.jsonl (the file is one list)'
+    one_list = f'{_unpacked(path)} | python3 -c "{code}" > mended.jsonl (the file is one list)'
     return judge(
         "broken_json",
         len(bad) / len(lines),

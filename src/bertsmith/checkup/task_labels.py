@@ -19,19 +19,20 @@ _LONG_NAME = 8
 _RARE = 0.1
 
 
-def names_of(row: Any) -> tuple[str, ...]:
-    """Return the names of a row's labels: one, several, or the number of the right choice."""
-    return row.label if isinstance(row.label, tuple) else (str(row.label),)
+def label_findings(train: RowSet[Any], dev: RowSet[Any] | None, balanced: bool = True) -> list[Finding]:
+    """Return what is wrong with names of labels.
 
-
-def label_findings(train: RowSet[Any], dev: RowSet[Any] | None) -> list[Finding]:
-    """Return what is wrong with names of labels."""
-    counts = Counter(name for row in train.rows for name in names_of(row))
-    found = [*_of_balance(train, counts), *_of_rarity(counts)]
+    Args:
+        train: the rows to train on.
+        dev: the rows to choose by.
+        balanced: the same label for every row would be a guess.
+    """
+    counts = Counter(name for row in train.rows for name in row.names)
+    found = [*(_of_balance(train, counts) if balanced else ()), *_of_rarity(counts)]
     everything = counts.copy()
     if dev is not None:
         found += _of_unknown(dev, counts)
-        everything.update(name for row in dev.rows for name in names_of(row))
+        everything.update(name for row in dev.rows for name in row.names)
     return [*found, *_of_spelling(everything)]
 
 
@@ -64,8 +65,8 @@ def _of_rarity(counts: Counter[str]) -> list[Finding]:
 
 
 def _of_unknown(dev: RowSet[Any], counts: Counter[str]) -> list[Finding]:
-    unknown = [row for row in dev.rows if any(name not in counts for name in names_of(row))]
-    notes = [f"{next(name for name in names_of(row) if name not in counts)!r}: " for row in unknown[:2]]
+    unknown = [row for row in dev.rows if any(name not in counts for name in row.names)]
+    notes = [f"{next(name for name in row.names if name not in counts)!r}: " for row in unknown[:2]]
     return judge(
         "unknown_labels",
         len(unknown) / len(dev.rows),
@@ -167,4 +168,4 @@ def _is_number(label: str | None) -> bool:
 
 def all_names(rows: Iterable[Any]) -> Sequence[str]:
     """Return every label's name once, the longest first."""
-    return sorted({name for row in rows for name in names_of(row)}, key=lambda name: (-len(name), name))
+    return sorted({name for row in rows for name in row.names}, key=lambda name: (-len(name), name))

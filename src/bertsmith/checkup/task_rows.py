@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ftfy.badness import is_bad
 
 from bertsmith.checkup.finding import Finding, judge, many
 from bertsmith.checkup.places import examples_of_rows
-from bertsmith.checkup.task_labels import all_names, label_findings, names_of, value_findings
+from bertsmith.checkup.task_labels import all_names, label_findings, value_findings
 from bertsmith.errors import InputError
 from bertsmith.tasks.kind import Task
 from bertsmith.tasks.source import DataSource, RowSet
@@ -24,7 +25,24 @@ _MOST_NAMES = 500
 _BINS = 8
 
 
-def read_rows(task: Task, source: DataSource) -> tuple[RowSet[Any], RowSet[Any] | None]:
+@dataclass(frozen=True)
+class CheckedRow:
+    """What every row has in common, whatever its task.
+
+    Attributes:
+        texts: all texts of the row.
+        label: its whole gold answer.
+        names: of the labels in it, which others may have too.
+        line: where it stands.
+    """
+
+    texts: tuple[str | None, ...]
+    label: Any
+    names: tuple[str, ...]
+    line: int
+
+
+def read_rows(task: Task, source: DataSource) -> tuple[RowSet[CheckedRow], RowSet[CheckedRow] | None]:
     """Read the train and dev rows of a task.
 
     Raises:
@@ -33,10 +51,30 @@ def read_rows(task: Task, source: DataSource) -> tuple[RowSet[Any], RowSet[Any] 
     train = task.read(source, "train")
     if train is None:
         raise InputError(f"{source.data}: no train rows of {task.name}")
-    return train, task.read(source, "dev")
+    dev = task.read(source, "dev")
+    return _checked(task, train), None if dev is None else _checked(task, dev)
 
 
-def row_findings(task: Task, train: RowSet[Any], dev: RowSet[Any] | None) -> list[Finding]:
+def _checked(task: Task, rows: RowSet[Any]) -> RowSet[CheckedRow]:
+    look = {"tagging": _of_words, "spans": _of_question}.get(task.kind.name, _of_row)
+    return RowSet([look(row) for row in rows.rows], rows.path, rows.columns, rows.partial, rows.counts)
+
+
+def _of_row(row: Any) -> CheckedRow:
+    names = row.label if isinstance(row.label, tuple) else (str(row.label),)
+    return CheckedRow(row.texts, row.label, names, row.line)
+
+
+def _of_words(row: Any) -> CheckedRow:
+    entities = row.entities or ()
+    return CheckedRow((row.text,), entities, tuple(entity.label for entity in entities), row.line)
+
+
+def _of_question(row: Any) -> CheckedRow:
+    return CheckedRow(row.texts, row.label, (), row.line)
+
+
+def row_findings(task: Task, train: RowSet[CheckedRow], dev: RowSet[CheckedRow] | None) -> list[Finding]:
     """Return all findings but those on lengths.
 
     Args:
@@ -45,17 +83,21 @@ def row_findings(task: Task, train: RowSet[Any], dev: RowSet[Any] | None) -> lis
         dev: the rows to choose by; ``None``: there are none.
     """
     found = [*_of_missing(train), *_of_texts(train), *_of_repetition(train)]
-    if task.kind.name == "regression":
+    kind = task.kind.name
+    if kind == "regression":
         found += value_findings(train, dev)
     else:
-        found += [*label_findings(train, dev), *_of_swallowed(train)]
-    if task.kind.name == "choice":
+        found += [
+            *label_findings(train, dev, balanced=kind not in ("tagging", "spans")),
+            *_of_swallowed(train),
+        ]
+    if kind == "choice":
         found += _of_choices(train)
     return found if dev is None else [*found, *_of_leakage(train, dev)]
 
 
-def _of_missing(train: RowSet[Any]) -> list[Finding]:
-    missing = train.counts["missing_rows"]
+def _of_missing(train: RowSet[CheckedRow]) -> list[Finding]:
+    missing = train.counts.get("missing_rows", 0)
     total = len(train.rows) + missing
     return [
         *judge(
@@ -77,9 +119,11 @@ def _of_missing(train: RowSet[Any]) -> list[Finding]:
     ]
 
 
-def _of_texts(train: RowSet[Any]) -> list[Finding]:
+def _of_texts(train: RowSet[CheckedRow]) -> list[Finding]:
+    texts = {text for row in train.rows for text in row.texts if text and not text.isascii()}
+    bad = {text for text in texts if is_bad(text)}
     lost = [row for row in train.rows if any("\ufffd" in text for text in row.texts if text)]
-    odd = [row for row in train.rows if any(is_bad(text) for text in row.texts if text)]
+    odd = [row for row in train.rows if not bad.isdisjoint(row.texts)]
     cost = "words lose their letters and become other words"
     return [
         *judge(
@@ -103,10 +147,10 @@ def _of_texts(train: RowSet[Any]) -> list[Finding]:
     ]
 
 
-def _of_repetition(train: RowSet[Any]) -> list[Finding]:
-    first: dict[tuple[str | None, ...], Any] = {}
+def _of_repetition(train: RowSet[CheckedRow]) -> list[Finding]:
+    first: dict[tuple[str | None, ...], CheckedRow] = {}
     labels: defaultdict[tuple[str | None, ...], set[Any]] = defaultdict(set)
-    repeated: list[Any] = []
+    repeated: list[CheckedRow] = []
     for row in train.rows:
         labels[row.texts].add(row.label)
         if row.texts in first:
@@ -132,12 +176,12 @@ def _of_repetition(train: RowSet[Any]) -> list[Finding]:
             len(differing),
             "no model can be right on both: a limit of every score",
             "look at these rows and settle their labels",
-            examples_of_rows(train, differing, [f"{', '.join(names_of(row))}: " for row in differing[:2]]),
+            examples_of_rows(train, differing, [f"{', '.join(row.names)}: " for row in differing[:2]]),
         ),
     ]
 
 
-def _of_swallowed(train: RowSet[Any]) -> list[Finding]:
+def _of_swallowed(train: RowSet[CheckedRow]) -> list[Finding]:
     """Find texts with a line break at which another row of the file seems to end or begin."""
     names = all_names(train.rows)
     if not 0 < len(names) <= _MOST_NAMES:
@@ -158,8 +202,8 @@ def _of_swallowed(train: RowSet[Any]) -> list[Finding]:
     )
 
 
-def _of_choices(train: RowSet[Any]) -> list[Finding]:
-    repeated = [row for row in train.rows if len(set(row.choices)) < len(row.choices)]
+def _of_choices(train: RowSet[CheckedRow]) -> list[Finding]:
+    repeated = [row for row in train.rows if len(set(row.texts[1:])) < len(row.texts[1:])]
     return judge(
         "repeated_choices",
         len(repeated) / len(train.rows),
@@ -171,9 +215,15 @@ def _of_choices(train: RowSet[Any]) -> list[Finding]:
     )
 
 
-def _of_leakage(train: RowSet[Any], dev: RowSet[Any]) -> list[Finding]:
-    known = {_bare(row.texts): row for row in reversed(train.rows)}
-    leaked = [row for row in dev.rows if _bare(row.texts) in known]
+def _of_leakage(train: RowSet[CheckedRow], dev: RowSet[CheckedRow]) -> list[Finding]:
+    texts = {text for rows in (train, dev) for row in rows.rows for text in row.texts if text}
+    bare = {text: _bare(text) for text in texts}
+
+    def key(row: CheckedRow) -> tuple[str, ...]:
+        return tuple(bare.get(text, "") for text in row.texts if text is not None)
+
+    known = {key(row): row for row in reversed(train.rows)}
+    leaked = [row for row in dev.rows if key(row) in known]
     exact = {row.texts for row in train.rows}
     same = sum(row.texts in exact for row in leaked)
     return judge(
@@ -184,23 +234,16 @@ def _of_leakage(train: RowSet[Any], dev: RowSet[Any]) -> list[Finding]:
         len(leaked),
         "the dev score is better than on new rows, and the wrong epoch and settings are chosen",
         "delete them from the train file",
-        examples_of_rows(
-            dev, leaked, [f"as {train.path}:{known[_bare(row.texts)].line}: " for row in leaked[:2]]
-        ),
+        examples_of_rows(dev, leaked, [f"as {train.path}:{known[key(row)].line}: " for row in leaked[:2]]),
     )
 
 
-def _bare(texts: Sequence[str | None]) -> tuple[str, ...]:
-    """Return the letters and digits of texts, small; a text without any as it is."""
-    bare = (
-        " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold())) or text
-        for text in texts
-        if text is not None
-    )
-    return tuple(bare)
+def _bare(text: str) -> str:
+    """Return the letters and digits of a text, small; a text without any as it is."""
+    return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold())) or text
 
 
-def piece_counts(rows: RowSet[Any], tokenizer: Tokenizer) -> list[int]:
+def piece_counts(rows: RowSet[CheckedRow], tokenizer: Tokenizer) -> list[int]:
     """Return the pieces of each row, special tokens counted; of a choice those of its longest input."""
     texts = list(dict.fromkeys(text for row in rows.rows for text in row.texts if text is not None))
     pieces = dict(zip(texts, map(len, tokenizer.encode_batch(texts)), strict=True))
@@ -212,7 +255,7 @@ def piece_counts(rows: RowSet[Any], tokenizer: Tokenizer) -> list[int]:
     return counts
 
 
-def length_findings(rows: RowSet[Any], counts: Sequence[int], seq_len: int) -> list[Finding]:
+def length_findings(rows: RowSet[CheckedRow], counts: Sequence[int], seq_len: int) -> list[Finding]:
     """Return a finding on the rows beyond the limit."""
     cut = [row for row, length in zip(rows.rows, counts, strict=True) if length > seq_len]
     return judge(

@@ -86,7 +86,8 @@ def _of_rows(config: DoctorConfig) -> tuple[dict[str, Any], list[Finding]]:
     task = find_task(config.task)
     tokenizer = None if config.vocab is None else Tokenizer.load(config.vocab)
     files = [path for path in (config.data, config.dev) if path is not None and Path(path).is_file()]
-    findings = [finding for path in files for finding in file_findings(path)]
+    is_table = task.kind.name not in ("tagging", "spans")  # these read files of other forms, too
+    findings = [finding for path in files for finding in file_findings(path, is_table)]
     if any(finding.level == "error" for finding in findings):
         read = f"only the lines of {' and '.join(files)}: the rows cannot be read until they are mended"
         return {"read": read, "task": task.name, "rows": None, "lengths": None}, findings
@@ -104,7 +105,8 @@ def _of_rows(config: DoctorConfig) -> tuple[dict[str, Any], list[Finding]]:
     lengths = None
     if tokenizer is not None:
         counts = piece_counts(train, tokenizer)
-        findings += length_findings(train, counts, config.seq_len)
+        if is_table:  # of the others nothing is cut
+            findings += length_findings(train, counts, config.seq_len)
         lengths = length_facts(counts, config.seq_len)
     read = f"{len(train.rows):,} train rows, {len(dev.rows) if dev else 0:,} dev rows"
     rows = {"train": train.counts, "dev": None if dev is None else dev.counts}
