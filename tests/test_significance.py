@@ -36,6 +36,11 @@ def test_metrics_of_many_sets_are_those_of_each(name: str) -> None:
         gold, predicted = draw.normal(size=(2, 16, 12)).round(1)
         gold[3], predicted[4] = 0.1, 0.7
         gold[5], predicted[5] = 1.0, 1.0
+    elif name in ("micro_f1", "exact_match"):
+        gold, predicted = draw.integers(2, size=(2, 16, 12, 3))
+        gold[3], predicted[4] = 0, 0
+        gold[5], predicted[5] = 0, 0
+        predicted[6] = gold[6]
     else:
         labels = 2 if name == "f1" else 4
         gold, predicted = draw.integers(labels, size=(2, 16, 12))

@@ -98,6 +98,18 @@ def _f1_of(is_gold: Values, is_predicted: Values) -> tuple[Values, Values]:
     return both / np.maximum(total, 1), total > 0
 
 
+def micro_f1(gold: Values, predicted: Values) -> Values:
+    """Return ``metrics.micro_f1`` of many sets, ``(..., rows, labels)`` each."""
+    both = 2.0 * np.sum(gold & predicted, axis=(-2, -1))
+    total = np.sum(gold, axis=(-2, -1)) + np.sum(predicted, axis=(-2, -1))
+    return np.asarray(both / np.maximum(total, 1))
+
+
+def exact_match(gold: Values, predicted: Values) -> Values:
+    """Return ``metrics.exact_match`` of many sets, ``(..., rows, labels)`` each."""
+    return np.asarray(np.mean((gold == predicted).all(axis=-1), axis=-1))
+
+
 def _labels(gold: Values, predicted: Values) -> Values:
     return np.unique(np.concatenate([gold.ravel(), predicted.ravel()]))
 
@@ -137,6 +149,8 @@ MANY: Mapping[str, ManyMetric] = {
     "accuracy": accuracy,
     "f1": f1,
     "macro_f1": macro_f1,
+    "micro_f1": micro_f1,
+    "exact_match": exact_match,
     "matthews": matthews,
     "pearson": pearson,
     "spearman": spearman,

@@ -244,7 +244,7 @@ def test_entities_and_questions_are_looked_at_as_what_they_are(tmp_path: Path) -
         ("swag", "codah/fold_0"),
         ("classify", "chnsenticorp/train.tsv.gz"),
         pytest.param("conll", "conll2003", marks=pytest.mark.slow),
-        ("tag", "cluener/train.json.gz"),
+        pytest.param("tag", "cluener/train.json.gz", marks=pytest.mark.slow),
         pytest.param("squad1", "squad", marks=pytest.mark.slow),
     ],
 )

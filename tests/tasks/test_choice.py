@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -90,6 +91,17 @@ def test_answers_and_scores_are_those_of_single_rows() -> None:
     assert found.metrics == {"accuracy": pytest.approx(np.mean(right))}
     losses = [-np.log(answer["probabilities"][row.label]) for answer, row in zip(answers, ROWS, strict=True)]
     assert found.loss == pytest.approx(np.mean(losses), abs=1e-5)
+
+
+def test_a_run_has_to_beat_the_most_frequent_place_and_is_compared_row_by_row() -> None:
+    labels = [2, 0, 4, 0, 0]
+    whole = split(rows=[dataclasses.replace(ROWS[2], label=label) for label in labels])
+    assert CHOICE.baseline(TASKS["choose"], whole) == 0.6
+    answers = [{"choice": choice} for choice in (2, 1, 4, 0, 1)]
+    sample = CHOICE.sample("accuracy", whole.gold_objects, answers, None)
+    assert sample is not None
+    assert sample.metric(sample.gold, sample.predicted) == 0.6
+    assert sample.gold.dtype.kind == "i"
 
 
 def test_what_is_cut_is_said_of_the_row_and_error_names_its_line() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from bertsmith import metrics
 from bertsmith.bundle import load_bundle, save_bundle
 from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForClassification
@@ -146,6 +147,21 @@ def test_thresholds_are_tuned_stored_used_and_measured_beside_a_half() -> None:
         assert len(gold) == len(shares)
     rows_of = data.inputs.of_rows(np.asarray(outputs))
     assert shares == pytest.approx((1 / (1 + np.exp(-rows_of[-1].astype(float)))).tolist())
+
+
+def test_a_run_has_to_beat_the_best_labels_for_all_rows() -> None:
+    data = split(*GIVEN, ("9",))
+    tried = [data.gold * 0 + np.array(labels) for labels in np.ndindex(2, 2, 2)]
+    best = max(metrics.micro_f1(data.gold, given) for given in tried)
+    assert MULTI_LABEL.baseline(TASK, data) == pytest.approx(best)
+
+
+def test_runs_are_compared_row_by_row() -> None:
+    gold, given = [list(labels) for labels in GIVEN], [["a"], ["9", "10"], [], ["a"], ["a", "9"]]
+    sample = MULTI_LABEL.sample("micro_f1", gold, [{"labels": labels} for labels in given], LABELS)
+    assert sample is not None
+    assert sample.metric(sample.gold, sample.predicted) == pytest.approx(2 * 4 / (7 + 6))
+    assert sample.gold.shape == (5, 3)
 
 
 def test_a_wrong_number_of_thresholds_is_refused(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from bertsmith.bundle import Bundle, load_task_model
 from bertsmith.layout import Tokens, moved
 from bertsmith.model.bert import BertForChoice
 from bertsmith.objectives import ChoiceObjective
+from bertsmith.significance import MANY, Sample
 from bertsmith.tasks.choice_rows import ChoiceRow
 from bertsmith.tasks.classification import stacked
 from bertsmith.tasks.encode import EncodedRow, batch_of, encode_rows
@@ -169,6 +170,17 @@ def _answers(
     return answers
 
 
+def _baseline(task: Task, split: Split) -> float | None:
+    """Return the accuracy of always taking the same place."""
+    return float(np.bincount(split.gold_objects).max() / split.num_units)
+
+
+def _sample(
+    metric: str, gold: Sequence[Any], answers: Sequence[Mapping[str, Any]], labels: Labels
+) -> Sample | None:
+    return Sample(MANY[metric], np.array(gold), np.array([answer["choice"] for answer in answers]))
+
+
 CHOICE = Kind(
     name="choice",
     verb="choose",
@@ -181,4 +193,6 @@ CHOICE = Kind(
     score=_score,
     answers=_answers,
     example='("a context", ["a choice", "another"])',
+    baseline=_baseline,
+    sample=_sample,
 )

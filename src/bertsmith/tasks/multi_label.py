@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bertsmith import metrics
 from bertsmith.errors import InputError
 from bertsmith.objectives import MultiLabelObjective
+from bertsmith.significance import MANY, Sample
 from bertsmith.tasks.classification import (
     LabelledRows,
     encode_texts,
@@ -114,6 +115,25 @@ def _answers(
     ]
 
 
+def _baseline(task: Task, split: Split) -> float | None:
+    """Return micro F1 of the best labels for all rows: some number of the most frequent."""
+    gold = labelled(split).gold
+    counts = np.sort(gold.sum(axis=0))[::-1]
+    given = np.arange(1, len(counts) + 1) * len(gold)
+    return float((2.0 * np.cumsum(counts) / (given + counts.sum())).max()) if counts.any() else 0.0
+
+
+def _sample(
+    metric: str, gold: Sequence[Any], answers: Sequence[Mapping[str, Any]], labels: Labels
+) -> Sample | None:
+    names = labels or ()
+    tables = [
+        np.array([[int(name in given) for name in names] for given in column], dtype=np.int64)
+        for column in (gold, [answer["labels"] for answer in answers])
+    ]
+    return Sample(MANY[metric], *tables)
+
+
 MULTI_LABEL = Kind(
     name="multi-label",
     verb="multilabel",
@@ -127,5 +147,7 @@ MULTI_LABEL = Kind(
     answers=_answers,
     tune=_tune,
     truncations=TRUNCATIONS,
+    baseline=_baseline,
+    sample=_sample,
     settings={"class_weights": None, "label_separator": None},
 )
