@@ -161,7 +161,9 @@ def _read_task(
     path = directory / "task.json"
     classifier = state.get("classifier.weight")
     if not path.is_file() and "span_scores.weight" in state:
-        return {"task": "answer", "head": "spans", "labels": None, "seq_len": min(384, config.max_positions)}
+        seq_len = min(384, config.max_positions)
+        settings = {"max_query_len": min(64, seq_len // 4)}
+        return {"task": "answer", "head": "spans", "labels": None, "seq_len": seq_len, "settings": settings}
     if path.is_file():
         task = huggingface.read_config(path)
         _check_task(task, path, config, None if classifier is None else classifier.shape[0])

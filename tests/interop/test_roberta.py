@@ -19,8 +19,9 @@ from bertsmith.bundle import (
 )
 from bertsmith.errors import InputError
 from bertsmith.interop.roberta import from_roberta, to_roberta
-from bertsmith.model.bert import Bert, BertForClassification, BertForPreTraining
+from bertsmith.model.bert import Bert, BertForClassification, BertForPreTraining, BertForSpans
 from bertsmith.model.config import BertConfig
+from bertsmith.tasks.spans import SPANS
 from bertsmith.text.config import TokenizerConfig
 from bertsmith.text.tokenizer import SPECIAL_TOKENS, Tokenizer
 from bertsmith.text.vocabulary import train_bpe
@@ -120,6 +121,18 @@ def test_transformers_gives_the_same_classes(config, tokenizer, texts, tmp_path)
     close(peer(**inputs).logits, model(tokens))
     again = load_classification_model(load_bundle(tmp_path / "model"), None)
     assert torch.equal(again(tokens), model(tokens))
+
+
+def test_transformers_gives_the_same_spans(config, tokenizer, texts, tmp_path):
+    model = with_visible_weights(BertForSpans(config))
+    save_bundle(tmp_path / "model", model, tokenizer, None, "")
+    tokens, inputs, real = texts
+    peer = load_whole(transformers.AutoModelForQuestionAnswering, tmp_path / "model")
+    found = peer(**inputs)
+    close(torch.stack([found.start_logits, found.end_logits], dim=-1)[real], model(tokens))
+    bundle = load_bundle(tmp_path / "model")
+    assert bundle.task["head"] == "spans"
+    assert torch.equal(SPANS.load_model(bundle, None)(tokens), model(tokens))
 
 
 def test_a_directory_of_transformers_loads(config, tokenizer, texts, tmp_path, caplog):

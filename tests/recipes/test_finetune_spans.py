@@ -228,7 +228,14 @@ def test_a_model_of_another_tool_answers(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained / "run" / "model", tmp_path / "foreign")
     (tmp_path / "foreign" / "task.json").unlink()
     task = bertsmith.load(tmp_path / "foreign").bundle.task
-    assert task == {"task": "answer", "head": "spans", "labels": None, "seq_len": 64}
+    settings = {"max_query_len": 16}
+    assert task == {"task": "answer", "head": "spans", "labels": None, "seq_len": 64, "settings": settings}
+    pair = ("Where?", "Cold Oslo is wet.")
+    foreign, own = (
+        bertsmith.load(path).answer([pair])[0] for path in (tmp_path / "foreign", trained / "run/model")
+    )
+    assert foreign.text == (own.text or own.candidates[1].text), "a threshold is not known: it always answers"
+    assert foreign.null_odds == pytest.approx(own.null_odds, abs=1e-5)
 
 
 def test_c039_first_and_last_piece_are_learnt(model: Path, tmp_path: Path) -> None:

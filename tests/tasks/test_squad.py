@@ -93,6 +93,10 @@ def test_answers_are_looked_for_near_the_stated_place() -> None:
     assert found_near("aaa", "aa", 1) == Gold("aa", 1, 3, as_stated=False), "also where places overlap"
     assert found_near("a.b axb", "a.b", 4).start == 0, "signs of patterns are letters like others"
     assert found_near("x", "", 0).start is None
+    assert found_near("x", " ", 0).start is None
+    for text in ("New York ", "new\u00a0york", "New  York"):
+        assert found_near("in New York", text, 3) == Gold(text, 3, 11, as_stated=False)
+    assert found_near("in  New \n York", "New York", None) == Gold("New York", 4, 14, as_stated=False)
 
 
 def test_lost_answers_and_empty_texts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -114,6 +118,13 @@ def test_lost_answers_and_empty_texts(tmp_path: Path, caplog: pytest.LogCaptureF
             "answers_found_nowhere": 1,
         }
     assert "1 (found nowhere)" in caplog.text
+
+
+def test_half_a_surrogate_pair_is_one_replacement_character(tmp_path: Path) -> None:
+    row = {"question": "\ud800?", "context": "\udc00 Oslo", "answers": [{"text": "Oslo", "answer_start": 2}]}
+    (found,) = read_questions(write(tmp_path / "x.jsonl", json.dumps(row)))
+    assert (found.question, found.passage) == ("\ufffd?", "\ufffd Oslo")
+    assert found.golds == (Gold("Oslo", 2, 6),)
 
 
 @pytest.mark.parametrize(

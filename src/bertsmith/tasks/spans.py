@@ -268,4 +268,6 @@ SPANS = Kind(
     fit=_fit,
     tune=_tune,
     settings=dataclasses.asdict(SpanConfig()),
+    truncations=("tail", "head", "error"),
+    example='("a question", "its passage")',
 )

@@ -22,6 +22,7 @@ from bertsmith.tasks.tables import open_table
 
 _LOG = logging.getLogger(__name__)
 _LISTED = 50
+_SURROGATE = re.compile("[\ud800-\udfff]")  # no UTF-8 file can hold one, so no answer may either
 
 
 @dataclass(frozen=True)
@@ -233,16 +234,18 @@ def _question(values: Any, passage: Any, line: int, place: str) -> Question:
     for key, text in texts.items():
         if text is not None and not isinstance(text, str):
             raise InputError(f"{place}: {key} is {json.dumps(text)[:40]}; expected a string")
+        texts[key] = text and _SURROGATE.sub("\ufffd", text)
     impossible = values.get("is_impossible")
     if impossible is not None and not isinstance(impossible, bool):
         raise InputError(f"{place}: is_impossible is {json.dumps(impossible)[:40]}; expected true or false")
     answers = values.get("answers")
-    golds = tuple(_gold(text, start, passage or "", place) for text, start in _answers(answers, place))
+    whole = texts["context"] or ""
+    golds = tuple(_gold(text, start, whole, place) for text, start in _answers(answers, place))
     known = texts | {"answers": [] if impossible else answers}
     return Question(
         id=str(line if values.get("id") is None else values["id"]),
         question=texts["question"] or "",
-        passage=passage or "",
+        passage=whole,
         golds=golds,
         impossible=bool(impossible) or (answers is not None and not any(gold.text for gold in golds)),
         line=line,
@@ -278,15 +281,18 @@ def _gold(text: Any, start: Any, passage: str, place: str) -> Gold:
 
 
 def found_near(passage: str, text: str, start: int | None) -> Gold:
-    """Return the answer at the place nearest to ``start`` where it stands, in the same letters if possible.
+    """Return the answer at the place nearest to ``start`` where it stands.
 
-    Without a ``start`` that is the first such place. An answer that stands nowhere has no place.
+    First in the same letters, then in small or capital ones and with any white space between its words.
+    Without a ``start`` the first such place counts. An answer that stands nowhere has no place.
     """
-    for flags in (0, re.IGNORECASE):
-        found = re.finditer(f"(?=({re.escape(text)}))", passage, flags) if text else iter(())
+    words = r"\s+".join(map(re.escape, text.split()))
+    for pattern in (re.compile(re.escape(text)), re.compile(words, re.IGNORECASE)) if words else ():
+        found = re.finditer(f"(?=({pattern.pattern}))", passage, pattern.flags)
         nearest = min(found, key=lambda match: abs(match.start() - (start or 0)), default=None)
         if nearest is not None:
-            return Gold(text, nearest.start(), nearest.end(1), as_stated=start is None and flags == 0)
+            exact = nearest[1] == text
+            return Gold(text, nearest.start(), nearest.end(1), as_stated=start is None and exact)
     return Gold(text, None, 0, as_stated=False)
 
 
