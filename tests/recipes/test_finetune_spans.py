@@ -17,6 +17,7 @@ from bertsmith.bundle import save_bundle
 from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForPreTraining
 from bertsmith.model.config import BertConfig
+from bertsmith.recipes.compare import compare_runs
 from bertsmith.recipes.config import EvaluateConfig, FinetuneConfig, PredictConfig
 from bertsmith.recipes.evaluate import evaluate
 from bertsmith.recipes.finetune import finetune
@@ -121,7 +122,19 @@ def test_predictions_are_exact_characters_and_give_the_reported_scores(trained: 
         assert (line["text"] == "") == (line["null_odds"] > threshold)
         assert sum(c["probability"] for c in line["candidates"]) == pytest.approx(1.0)
         right.append(line["text"] == (line["gold"] or [""])[0])
-    assert np.mean(right) == pytest.approx(metrics_of(trained)["dev"]["exact_match"])
+        assert line["exact_match"] == right[-1]
+    dev = metrics_of(trained)["dev"]
+    assert np.mean(right) == pytest.approx(dev["exact_match"])
+    assert np.mean([line["f1"] for line in lines]) == pytest.approx(dev["f1"])
+
+
+def test_runs_are_compared_question_by_question(trained: Path) -> None:
+    result = compare_runs(str(trained / "run"), str(trained / "run"))
+    assert result["rows"] == 60
+    assert result["runs"][0]["value"] == pytest.approx(metrics_of(trained)["dev"]["f1"])
+    low, high = (result["runs"][0]["interval"][end] for end in ("low", "high"))
+    assert low <= result["runs"][0]["value"] <= high
+    assert result["difference"] == 0.0
 
 
 def test_evaluate_gives_the_scores_of_the_run(trained: Path) -> None:

@@ -22,6 +22,7 @@ from bertsmith.tasks.encode import EncodedRow
 from bertsmith.tasks.kind import Encoding
 from bertsmith.tasks.source import RowSet
 from bertsmith.tasks.squad import Question
+from bertsmith.tasks.squad_metrics import Rule
 from bertsmith.tasks.windows import Passage, Window, cut, passage_of
 from bertsmith.text.tokenizer import Tokenizer
 
@@ -59,6 +60,7 @@ class Questions:
         targets: first and last place of the answer in each input, int64 ``(windows, 2)``; both 0, the place
             of [CLS], where the window does not hold it whole; IGNORED where the answer is not known.
         config: how passages were cut and answers are chosen.
+        rule: how an answer is scored; ``None`` where no gold answers are known.
     """
 
     rows: RowSet[Question]
@@ -67,6 +69,7 @@ class Questions:
     passages: list[Passage]
     targets: NDArray[np.int64]
     config: SpanConfig
+    rule: Rule | None = None
 
     @property
     def truncated(self) -> list[bool]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from bertsmith.data.batch import IGNORED
 from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForSpans
 from bertsmith.objectives import SpanObjective
+from bertsmith.significance import Sample
 from bertsmith.tasks import squad_metrics
 from bertsmith.tasks.config import SpanConfig
 from bertsmith.tasks.decoding import Decoded, decode, shares_of, windows_by_row
@@ -161,7 +162,7 @@ def decoded(questions: Questions, outputs: Outputs) -> list[Decoded]:
 
 
 def _encode(task: Task, rows: RowSet[Any], labels: Labels, encoding: Encoding) -> Questions:
-    return encode_questions(rows, encoding)
+    return replace(encode_questions(rows, encoding), rule=RULES[task.name].rule)
 
 
 def _fit(task: Task, train: Split, dev: Split) -> tuple[Split, Split]:
@@ -230,19 +231,41 @@ def _loss(questions: Questions, outputs: Outputs) -> float:
 def _answers(
     split: Split, outputs: Outputs, labels: Labels, tuned: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return ``id``, ``text``, ``start``, ``end``, ``probability``, ``null_odds`` and ``candidates``."""
-    questions = asked(split)
+    """Return ``id``, ``text``, ``start``, ``end``, ``probability``, ``null_odds`` and ``candidates``.
+
+    Where gold answers are known, also ``exact_match`` and ``f1``.
+    """
+    questions, threshold = asked(split), _threshold(tuned)
     results = []
     for question, found in zip(questions.rows.rows, decoded(questions, outputs), strict=True):
-        spans = found.answers(_threshold(tuned))
+        spans = found.answers(threshold)
         candidates = [
             {"text": span.text, "start": span.start, "end": span.end, "probability": share}
             for span, share in zip(spans, shares_of(spans), strict=True)
         ]
-        results.append(
-            {"id": question.id, **candidates[0], "null_odds": found.null_odds, "candidates": candidates}
-        )
+        answer = {"id": question.id, **candidates[0], "null_odds": found.null_odds, "candidates": candidates}
+        if questions.rule is not None:
+            golds = [gold.text for gold in question.golds]
+            is_null = threshold is not None and not spans[0].text
+            scores = (float(not golds),) * 2 if is_null else questions.rule(spans[0].text, golds)
+            answer |= dict(zip(METRICS, scores, strict=True))
+        results.append(answer)
     return results
+
+
+def _baseline(task: Task, split: Split) -> float | None:
+    """Return the scores of always saying that there is no answer, where that can be right."""
+    nothing = [not golds for golds in split.gold_objects]
+    return float(np.mean(nothing)) if RULES[task.name].nullable and any(nothing) else None
+
+
+def _sample(
+    metric: str, gold: Sequence[Any], answers: Sequence[Mapping[str, Any]], labels: Labels
+) -> Sample | None:
+    """Return the questions' own scores; their mean is the metric."""
+    names = METRICS if metric == "average" else (metric,)
+    scores = np.array([np.mean([answer[name] for name in names]) for answer in answers])
+    return Sample(lambda _, values: values.mean(axis=-1), np.zeros(len(scores)), scores)
 
 
 def _load(bundle: Bundle, num_outputs: int | None) -> nn.Module:
@@ -270,4 +293,6 @@ SPANS = Kind(
     settings=dataclasses.asdict(SpanConfig()),
     truncations=("tail", "head", "error"),
     example='("a question", "its passage")',
+    baseline=_baseline,
+    sample=_sample,
 )
