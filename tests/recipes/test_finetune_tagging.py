@@ -227,3 +227,13 @@ def test_a_feature_based_run_is_trained_evaluated_and_used(place: Path, tmp_path
     with pytest.raises(InputError, match="leave out --random-weights"):
         finetune(settings(place, "refused", features="last", random_weights=True))
     assert not (place / "refused").exists()
+
+
+def test_doctor_reads_words_too(place: Path) -> None:
+    from bertsmith.recipes.config import DoctorConfig
+    from bertsmith.recipes.doctor import doctor
+
+    for name in ("train.txt", "dev.jsonl"):
+        found = doctor(DoctorConfig(data=str(place / name), task="tag", dev=str(place / "dev.txt")))
+        leaked = [finding for finding in found["findings"] if finding["name"] == "dev_in_train"]
+        assert bool(leaked) == (name == "dev.jsonl")

@@ -119,6 +119,7 @@ def read_columns(path: str, source: DataSource, labelled: bool = True) -> Column
     found = None if tag_at is None else _scheme_of(path, sentences, all_tags, source.scheme)
     counts = {
         "rows": len(rows),
+        "missing_rows": 0,
         "documents": len({row.document for row in rows}),
         "words": sum(len(row.words) for row in rows),
         "entities": sum(len(row.entities or ()) for row in rows),
