@@ -39,7 +39,14 @@ def test_words_entities_lines_and_documents(tmp_path: Path) -> None:
     assert second.entities == (Entity(0, 15, "PER"), Entity(16, 20, "PER"))
     assert in_words(second) == [Entity(0, 2, "PER"), Entity(2, 3, "PER")]
     assert (columns.scheme, columns.word_column, columns.tag_column) == ("iob1", 1, 4)
-    assert columns.counts == {"rows": 2, "documents": 2, "words": 5, "entities": 3, "irregular_tags": 0}
+    assert columns.counts == {
+        "rows": 2,
+        "missing_rows": 0,
+        "documents": 2,
+        "words": 5,
+        "entities": 3,
+        "irregular_tags": 0,
+    }
 
 
 @pytest.mark.parametrize(
