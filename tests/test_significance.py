@@ -12,7 +12,9 @@ from bertsmith import metrics, significance
 from bertsmith.significance import (
     MANY,
     bootstrap_interval,
+    counted_f1,
     mcnemar,
+    mean_score,
     paired_interval,
     randomization_p,
     welch_p,
@@ -52,6 +54,36 @@ def test_metrics_of_many_sets_are_those_of_each(name: str) -> None:
     for index in range(16):
         assert found[index] == pytest.approx(metrics.METRICS[name](gold[index], predicted[index]), abs=1e-12)
         assert float(MANY[name](gold[index], predicted[index])) == found[index]
+
+
+def test_rows_with_several_answers_are_drawn_whole() -> None:
+    draw = np.random.default_rng(8)
+    gold, predicted = draw.integers(2, size=(2, 5, 30, 3))
+    found = MANY["micro_f1"](gold, predicted)
+    for index in range(5):
+        assert found[index] == pytest.approx(metrics.micro_f1(gold[index], predicted[index]))
+    # The counts of what is gold, predicted and right tell the same.
+    counts = np.stack([part.sum(axis=-1) for part in (gold, predicted, gold * predicted)], axis=-1)
+    assert counted_f1(gold, counts) == pytest.approx(found)
+    assert counted_f1(gold[:, :2], np.zeros((5, 2, 3))).tolist() == [0.0] * 5
+    one, other = (
+        bootstrap_interval(metric, gold[0], values)
+        for metric, values in ((MANY["micro_f1"], predicted[0]), (counted_f1, counts[0]))
+    )
+    assert one == other
+    p_values = [
+        randomization_p(metric, gold[0], first, second)
+        for metric, first, second in (
+            (MANY["micro_f1"], predicted[0], gold[0]),
+            (counted_f1, counts[0], np.stack([gold[0].sum(axis=-1)] * 3, axis=-1)),
+        )
+    ]
+    assert p_values[0] == p_values[1] < 0.01
+    scores = draw.random(30)
+    mean = bootstrap_interval(mean_score, np.zeros(30), scores)
+    assert mean is not None
+    half = 1.96 * scores.std() / math.sqrt(30)
+    assert [mean.low, mean.high] == pytest.approx([scores.mean() - half, scores.mean() + half], abs=0.02)
 
 
 def test_the_interval_of_accuracy_is_the_binomial_one() -> None:
@@ -188,4 +220,5 @@ def test_welch_is_the_formula_and_silent_where_it_has_no_answer() -> None:
     statistic = abs(np.mean(first) - np.mean(second)) / math.sqrt(sum(errors))
     assert welch_p(first, second) == pytest.approx(2 * t.sf(statistic, degrees))
     assert welch_p([0.7], second) is None
+    assert welch_p([1.0, 1.0, 1.0], second) == pytest.approx(welch_p([1.0, 1.0, 1.0 + 1e-9], second))
     assert welch_p([0.7, 0.7], [0.6, 0.6]) is None

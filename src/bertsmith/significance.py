@@ -114,6 +114,23 @@ def _labels(gold: Values, predicted: Values) -> Values:
     return np.unique(np.concatenate([gold.ravel(), predicted.ravel()]))
 
 
+def mean_score(gold: Values, scores: Values) -> Values:
+    """Return the mean of what each row was given, whatever is gold."""
+    return np.asarray(scores.mean(axis=-1))
+
+
+def counted_f1(gold: Values, counts: Values) -> Values:
+    """Return the F1 of what rows have several of, whatever is gold.
+
+    Args:
+        gold: not read.
+        counts: ``(..., rows, 3)``, how many are gold, predicted, and right.
+    """
+    total = counts.sum(axis=-2).astype(np.float64)
+    right, both = 2.0 * total[..., 2], total[..., 0] + total[..., 1]
+    return np.asarray(right / np.maximum(both, 1.0))
+
+
 def matthews(gold: Values, predicted: Values) -> Values:
     """Return ``metrics.matthews`` of many sets. Source: Gorodkin (2004), for any number of labels."""
     rows = float(gold.shape[-1])
@@ -169,7 +186,7 @@ def bootstrap_interval(metric: ManyMetric, gold: Values, predicted: Values, seed
 
     Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13.
     """
-    return _bootstrapped(lambda rows: metric(gold[rows], predicted[rows]), len(gold), seed)
+    return _bootstrapped(lambda rows: metric(gold[rows], predicted[rows]), predicted, seed)
 
 
 def paired_interval(
@@ -185,20 +202,22 @@ def paired_interval(
         seed: of the draws.
     """
     return _bootstrapped(
-        lambda rows: metric(gold[rows], second[rows]) - metric(gold[rows], first[rows]), len(gold), seed
+        lambda rows: metric(gold[rows], second[rows]) - metric(gold[rows], first[rows]), first, seed
     )
 
 
-def _bootstrapped(statistic: Callable[[NDArray[np.int64]], Values], rows: int, seed: int) -> Interval | None:
+def _bootstrapped(
+    statistic: Callable[[NDArray[np.int64]], Values], predicted: Values, seed: int
+) -> Interval | None:
     from scipy.stats import bootstrap
 
-    if rows < 2:
+    if len(predicted) < 2:
         return None
     found = bootstrap(
-        (np.arange(rows),),
+        (np.arange(len(predicted)),),
         lambda drawn, axis: statistic(drawn),
         n_resamples=RESAMPLES,
-        batch=max(1, _VALUES_AT_ONCE // rows),
+        batch=max(1, _VALUES_AT_ONCE // predicted.size),
         vectorized=True,
         axis=-1,
         confidence_level=CONFIDENCE,
@@ -243,7 +262,7 @@ def randomization_p(metric: ManyMetric, gold: Values, first: Values, second: Val
         vectorized=True,
         axis=-1,
         n_resamples=RESAMPLES,
-        batch=max(1, _VALUES_AT_ONCE // rows),
+        batch=max(1, _VALUES_AT_ONCE // first.size),
         rng=generator(seed, "randomization"),
     )
     return float(found.pvalue)
@@ -272,8 +291,11 @@ def welch_p(first: list[float], second: list[float]) -> float | None:
 
     It has none with fewer than two runs on a side, or when neither side varies.
     """
-    from scipy.stats import ttest_ind
+    from scipy.stats import ttest_ind_from_stats
 
-    if min(len(first), len(second)) < 2 or len(set(first)) == len(set(second)) == 1:
+    if min(len(first), len(second)) < 2:
         return None
-    return float(ttest_ind(first, second, equal_var=False).pvalue)
+    if len(set(first)) == len(set(second)) == 1:
+        return None
+    sides = [(float(np.mean(side)), float(np.std(side, ddof=1)), len(side)) for side in (first, second)]
+    return float(ttest_ind_from_stats(*sides[0], *sides[1], equal_var=False).pvalue)

@@ -112,7 +112,7 @@ def _sample(
     metric: str, gold: Sequence[Any], answers: Sequence[Mapping[str, Any]], labels: Labels
 ) -> Sample | None:
     predicted = [answer["value"] for answer in answers]
-    return Sample(MANY[metric], np.array(gold, dtype=np.float64), np.array(predicted, dtype=np.float64))
+    return Sample(MANY[metric], np.array(gold, dtype=np.float64), np.array(predicted))
 
 
 REGRESSION = Kind(

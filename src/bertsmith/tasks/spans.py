@@ -21,7 +21,7 @@ from bertsmith.data.batch import IGNORED
 from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForSpans
 from bertsmith.objectives import SpanObjective
-from bertsmith.significance import Sample
+from bertsmith.significance import Sample, mean_score
 from bertsmith.tasks import squad_metrics
 from bertsmith.tasks.config import SpanConfig
 from bertsmith.tasks.decoding import Decoded, decode, shares_of, windows_by_row
@@ -265,7 +265,7 @@ def _sample(
     """Return the questions' own scores; their mean is the metric."""
     names = METRICS if metric == "average" else (metric,)
     scores = np.array([np.mean([answer[name] for name in names]) for answer in answers])
-    return Sample(lambda _, values: values.mean(axis=-1), np.zeros(len(scores)), scores)
+    return Sample(mean_score, np.zeros(len(scores)), scores)
 
 
 def _load(bundle: Bundle, num_outputs: int | None) -> nn.Module:

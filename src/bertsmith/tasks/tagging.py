@@ -18,6 +18,7 @@ from bertsmith.errors import InputError
 from bertsmith.layout import Tokens, moved
 from bertsmith.model.task_heads import BertForTagging
 from bertsmith.objectives import TaggingObjective
+from bertsmith.significance import Sample, counted_f1
 from bertsmith.tasks.document_windows import Window, document_windows
 from bertsmith.tasks.encode import EncodedRow, token_batches
 from bertsmith.tasks.entities import (
@@ -354,6 +355,24 @@ def word_answers(
     return answers
 
 
+def sample_of_entities(
+    metric: str, gold: Sequence[Any], answers: Sequence[Mapping[str, Any]], labels: Labels
+) -> Sample | None:
+    """Return how many entities each row has, got and got right: of them F1 can be computed."""
+    if metric != "f1":
+        return None
+    both = [
+        ({_place_of(entity) for entity in right}, {_place_of(entity) for entity in answer["entities"]})
+        for right, answer in zip(gold, answers, strict=True)
+    ]
+    counts = np.array([(len(right), len(found), len(right & found)) for right, found in both])
+    return Sample(counted_f1, np.zeros(len(counts)), counts)
+
+
+def _place_of(entity: Mapping[str, Any]) -> tuple[str, int, int]:
+    return entity["label"], entity["start"], entity["end"]
+
+
 TAGGING = Kind(
     name="tagging",
     verb="tag",
@@ -365,5 +384,6 @@ TAGGING = Kind(
     outputs=window_outputs,
     score=score_words,
     answers=word_answers,
+    sample=sample_of_entities,
     settings={"context": "document", "scheme": None, "features": None},
 )
