@@ -233,7 +233,7 @@ def windows(rows: Rows, tokenizer: Any, arguments: argparse.Namespace) -> tuple[
     for number, sample in enumerate(features["overflow_to_sample_mapping"]):
         answer = next(iter(rows[sample]["answers"]), None)
         places: list[int | None] = [None, None]
-        if answer is not None:
+        if answer is not None and answer["answer_start"] >= 0:
             ends = (answer["answer_start"], answer["answer_start"] + len(answer["text"]) - 1)
             places = [features.char_to_token(number, end, sequence_index=1) for end in ends]
         targets.append((0, 0) if None in places else (places[0], places[1]))
