@@ -198,15 +198,12 @@ def label_scores(counts: NDArray[np.int64], labels: Sequence[str]) -> list[Label
         counts: of ``confusion``.
         labels: names, in the same order.
     """
-    found = []
-    for name, both, rows, predicted in zip(
-        labels,
-        counts.diagonal().tolist(),
-        counts.sum(axis=1).tolist(),
-        counts.sum(axis=0).tolist(),
-        strict=True,
-    ):
-        precision, recall = (both / total if total else None for total in (predicted, rows))
-        f1 = 2 * both / (rows + predicted) if rows + predicted else 0.0
-        found.append(LabelScore(name, rows, predicted, precision, recall, f1))
-    return found
+    sides = (counts.diagonal().tolist(), counts.sum(axis=1).tolist(), counts.sum(axis=0).tolist())
+    return [score_of(*one) for one in zip(labels, *sides, strict=True)]
+
+
+def score_of(name: str, both: int, rows: int, predicted: int) -> LabelScore:
+    """Return the score of a label of ``rows``, given by the model to ``predicted``, rightly to ``both``."""
+    precision, recall = (both / total if total else None for total in (predicted, rows))
+    f1 = 2 * both / (rows + predicted) if rows + predicted else 0.0
+    return LabelScore(name, rows, predicted, precision, recall, f1)

@@ -13,7 +13,7 @@ import numpy as np
 from bertsmith import metrics
 from bertsmith.calibration import Calibration, calibration_of
 from bertsmith.experiments import judged, plots, shown
-from bertsmith.experiments.judged import Judged
+from bertsmith.experiments.judges import Judged
 from bertsmith.experiments.page import Badge, Origin, Table, Tile, origin_doubts
 from bertsmith.experiments.runs import Event, Run, points
 from bertsmith.metrics import LabelScore
@@ -70,7 +70,7 @@ def fine_tuned(run: Run, badge: Badge, most_errors: int) -> FineTuned:
     rows, lost = judged.judge(kind, run.predictions)
     names = label_names(run)
     is_classifier = kind == "classification" and bool(names) and bool(rows)
-    found = _confusion(rows, names) if is_classifier else None
+    found = _confusion(rows, names) if is_classifier else _of_items(rows)
     calibration = _calibration(run, names) if is_classifier else None
     bars, unit = judged.by_length(rows)
     right = [row.right for row in rows if row.right is not None]
@@ -268,6 +268,12 @@ def _confusion(rows: Sequence[Judged], labels: list[str]) -> Confusion:
         each=metrics.label_scores(counts, shown_names),
         frequent=judged.confusions(counts.tolist(), shown_names, _MOST_CONFUSIONS) if len(names) > 2 else [],
     )
+
+
+def _of_items(rows: Sequence[Judged]) -> Confusion | None:
+    """Return the scores of labels or entities, of which a row may have several: none stands for another."""
+    each = [replace(one, name=shown.text(one.name, 60)) for one in judged.item_scores(rows)]
+    return Confusion([one.name for one in each], [], each, []) if each else None
 
 
 def _calibration(run: Run, labels: list[str]) -> Calibration | None:

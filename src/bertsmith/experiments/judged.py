@@ -2,48 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
+from bertsmith.experiments.judges import JUDGES, Judged, Line, judge_any
 from bertsmith.experiments.plots import Bar
+from bertsmith.metrics import LabelScore, score_of
 
 _MOST_BINS = 6
 _FEWEST_ROWS = 10  # of a bin: fewer say nothing
-
-_FACTS = ("line", "gold", "truncated", "pieces", "texts")  # every line may hold them
-
-Line = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Judged:
-    """One row of dev.
-
-    Attributes:
-        line: of the file.
-        texts: its texts; empty where the run does not hold them.
-        gold: what the data says.
-        predicted: what the model says.
-        right: both are the same; ``None`` where a row is more or less right.
-        badness: what errors are ordered by, the worst first.
-        note: how sure the model was, or how far off.
-        pieces: that the model read; ``None`` where the run does not say.
-        truncated: the row was cut.
-    """
-
-    line: int
-    texts: tuple[str, ...]
-    gold: str
-    predicted: str
-    right: bool | None
-    badness: float
-    note: str
-    pieces: int | None = None
-    truncated: bool = False
 
 
 def judge(kind: str, lines: Sequence[Line]) -> tuple[list[Judged], int]:
@@ -53,7 +23,7 @@ def judge(kind: str, lines: Sequence[Line]) -> tuple[list[Judged], int]:
         kind: of the task, as ``head`` in task.json.
         lines: of predictions-dev.jsonl.
     """
-    of_kind = _JUDGES.get(kind, _judge_any)
+    of_kind = JUDGES.get(kind, judge_any)
     judged = []
     for line in lines:
         try:
@@ -79,43 +49,21 @@ def _with_facts(found: Judged, line: Line) -> Judged:
     )
 
 
-def _judge_label(line: Line) -> Judged:
-    gold, label = str(line["gold"]), str(line["label"])
-    shares = line["probabilities"]
-    sure, of_gold = float(shares[line["label"]]), float(shares.get(line["gold"], 0.0))
-    note = f"{sure:.1%} sure; {of_gold:.1%} for {gold}" if gold != label else f"{sure:.1%} sure"
-    return Judged(0, (), gold, label, gold == label, sure - of_gold, note)
-
-
-def _judge_value(line: Line) -> Judged:
-    gold, value = float(line["gold"]), float(line["value"])
-    return Judged(
-        0, (), f"{gold:.6g}", f"{value:.6g}", None, abs(value - gold), f"off by {value - gold:+.4g}"
-    )
-
-
-def _judge_any(line: Line) -> Judged:
-    """Judge a row of a kind that this page does not know: the same answer or not."""
-    gold = line["gold"]
-    answer = next(value for name, value in line.items() if name not in _FACTS)
-    right = answer == gold or (isinstance(gold, list) and answer in gold)
-    return Judged(0, (), _as_text(gold), _as_text(answer), right, float(not right), "")
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-_JUDGES: Mapping[str, Callable[[Line], Judged]] = {
-    "classification": _judge_label,
-    "regression": _judge_value,
-}
-
-
 def worst(judged: Sequence[Judged], most: int) -> list[Judged]:
     """Return the rows that are wrong, or of which none is simply right or wrong, the worst first."""
     wrong = [row for row in judged if not row.right and row.badness > 0]
     return sorted(wrong, key=lambda row: (-row.badness, row.line))[:most]
+
+
+def item_scores(judged: Sequence[Judged]) -> list[LabelScore]:
+    """Return precision, recall and F1 of each label of rows that have several labels or entities."""
+    gold, given, both = Counter[str](), Counter[str](), Counter[str]()
+    for row in judged:
+        if row.items is not None:
+            first, second = set(row.items[0]), set(row.items[1])
+            for counts, items in ((gold, first), (given, second), (both, first & second)):
+                counts.update(str(item[0]) for item in items)
+    return [score_of(name, both[name], gold[name], given[name]) for name in sorted({*gold, *given})]
 
 
 def confusions(

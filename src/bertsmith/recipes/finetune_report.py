@@ -221,5 +221,5 @@ def _write_predictions(path: Path, kept: Kept) -> None:
         ):
             line = {"line": row.line, "gold": gold, **answer, "truncated": dev.truncated[number]}
             line |= {"pieces": inputs[number]} if inputs else {}
-            line["texts"] = [text for text in getattr(row, "texts", ()) if text is not None]
+            line["texts"] = [text for text in row.texts if text is not None]
             file.write(json.dumps(line, ensure_ascii=False) + "\n")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
@@ -61,6 +61,11 @@ class AnyRow(Protocol):
     @property
     def line(self) -> int:
         """Number of the row's first line in the file, from 1."""
+        ...
+
+    @property
+    def texts(self) -> Sequence[str | None]:
+        """What people read of it, without the answer."""
         ...
 
 

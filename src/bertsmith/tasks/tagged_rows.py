@@ -41,6 +41,11 @@ class TaggedRow:
     document: int
     missing: tuple[str, ...] = ()
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The text, as other rows have theirs."""
+        return (self.text,)
+
     @cached_property
     def spelled(self) -> list[str]:
         """The words themselves."""
