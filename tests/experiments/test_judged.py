@@ -72,20 +72,20 @@ def test_lengths_are_grouped_evenly_and_every_row_counts_once() -> None:
     lines = [label_line("yes", "yes" if n % 3 else "no", 0.8, pieces=n) for n in range(1, 101)]
     bars, unit = by_length(judge("classification", lines)[0])
     assert unit == "pieces"
-    assert [bar.name for bar in bars][:2] == ["1-16\n16 rows", "17-33\n17 rows"]
-    assert sum(int(bar.name.split("\n")[1].split()[0]) for bar in bars) == 100
+    assert [bar.name for bar in bars][:2] == ["1-16\n(16)", "17-33\n(17)"]
+    assert sum(int(bar.name.split("\n")[1].strip("()")) for bar in bars) == 100
     assert bars[0].value == 11 / 16
     assert (bars[0].low, bars[0].high) == interval(11, 16)
 
 
 def test_equal_lengths_are_one_group_and_few_rows_too() -> None:
     same = [label_line("yes", "yes", 0.8, pieces=9) for _ in range(50)]
-    assert [bar.name for bar in by_length(judge("classification", same)[0])[0]] == ["9\n50 rows"]
+    assert [bar.name for bar in by_length(judge("classification", same)[0])[0]] == ["9\n(50)"]
     few = [label_line("yes", "yes", 0.8, pieces=n) for n in range(12)]
     assert len(by_length(judge("classification", few)[0])[0]) == 1
     texts = [label_line("yes", "yes", 0.8, texts=["ab" * n, "c"]) for n in range(30)]
     bars, unit = by_length(judge("classification", texts)[0])
-    assert (unit, bars[0].name) == ("characters", "1-20\n10 rows")
+    assert (unit, bars[0].name) == ("characters", "1-20\n(10)")
     assert by_length(judge("classification", [label_line("yes", "yes", 0.8)])[0]) == ([], "")
     assert by_length([]) == ([], "")
 

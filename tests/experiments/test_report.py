@@ -140,7 +140,7 @@ def test_what_the_figures_hang_on_is_said(classified: Path, tmp_path: Path) -> N
     assert "bertsmith finetune --task classify" in text
     assert "(kept)" in text
     figures = json.loads((classified / "metrics.json").read_text())
-    assert f"{figures['mean']['accuracy']:.4f} ± {figures['std']['accuracy']:.4f}" in text
+    assert f"{figures['mean']['accuracy']:.4f}± {figures['std']['accuracy']:.4f}, mean of 2 seeds" in text
     assert f"{figures['calibration']['error_as_trained']:.3f}" in text
     assert f"{figures['tuned']['temperature']:.3f}" in text
 

@@ -89,7 +89,7 @@ def fine_tuned(run: Run, badge: Badge, most_errors: int) -> FineTuned:
         calibration=calibration,
         reliability=_reliability(calibration),
         scatter=_scatter(run) if kind == "regression" else "",
-        lengths=plots.bars("share of right rows, with 95 % interval", bars, unit, level)
+        lengths=plots.bars("share of right rows, with 95 % interval", bars, f"{unit} (rows)", level)
         if len(bars) > 1
         else "",
         errors=[_shown(row) for row in errors[:most_errors]],
@@ -137,12 +137,12 @@ def _tiles(run: Run, rows: Sequence[Judged], calibration: Calibration | None) ->
     if metric is not None and finished(run, metric):
         values = finished(run, metric)
         mean, deviation = run.metrics.get("mean") or {}, run.metrics.get("std") or {}
+        several = len(values) > 1
         beside = (
-            f"mean of {len(values)} seeds, best epoch each" if len(values) > 1 else "one seed, best epoch"
+            f"± {shown.number(deviation.get(metric))}, mean of {len(values)} seeds" if several else "one seed"
         )
-        spread = shown.spread(mean.get(metric, values[0]), deviation.get(metric), len(values))
-        tiles.append(Tile(f"dev {metric}", spread, beside))
-        if len(values) > 1:
+        tiles.append(Tile(f"dev {metric}", shown.number(mean.get(metric, values[0])), beside))
+        if several:
             kept = (run.metrics.get("dev") or {}).get(metric)
             tiles.append(Tile("kept model", shown.number(kept), f"seed {run.metrics.get('best_seed')}"))
     right = [row.right for row in rows if row.right is not None]

@@ -104,9 +104,13 @@ def by_length(judged: Sequence[Judged]) -> tuple[list[Bar], str]:
     bars = []
     for low, high in pairwise(edges):
         right = [row.right for row, length in zip(known, lengths, strict=True) if low <= length < high]
-        name = f"{low}\n{len(right)} rows" if high == low + 1 else f"{low}-{high - 1}\n{len(right)} rows"
+        name = f"{low}" if high == low + 1 else f"{low}-{high - 1}"
         bars.append(
-            Bar(name, sum(map(bool, right)) / len(right), *interval(sum(map(bool, right)), len(right)))
+            Bar(
+                f"{name}\n({len(right)})",
+                sum(map(bool, right)) / len(right),
+                *interval(sum(map(bool, right)), len(right)),
+            )
         )
     return bars, unit
 
