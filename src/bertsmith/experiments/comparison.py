@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bertsmith.errors import InputError
 from bertsmith.experiments import plots, shown
 from bertsmith.experiments.fine_tuned import finished, main_metric
 from bertsmith.experiments.page import Badge, Table, differences
 from bertsmith.experiments.plots import Curve
 from bertsmith.experiments.pretrained import HELD_OUT, last, levels, millions
 from bertsmith.experiments.runs import PRETRAINING, Run, points
+from bertsmith.recipes.compare import compare_runs
 
 _SECONDS_AN_HOUR = 3600.0
 
@@ -25,6 +27,7 @@ class Comparison:
         kind: PRETRAINING or FINE_TUNING.
         table: a line for each run.
         figures: what they reached.
+        tests: whether each differs from the first by more than chance; ``None`` where that cannot be tested.
         settings: those in which they differ.
         doubts: what makes them hard to compare.
     """
@@ -32,6 +35,7 @@ class Comparison:
     kind: str
     table: Table
     figures: list[str]
+    tests: Table | None
     settings: Table | None
     doubts: list[str]
 
@@ -46,7 +50,8 @@ def compare(kind: str, badged: Sequence[tuple[Run, Badge]]) -> Comparison:
     runs, badges = [run for run, _ in badged], [badge for _, badge in badged]
     table, figures = (_pretraining if kind == PRETRAINING else _fine_tuning)(runs, badges)
     doubts = _pretraining_doubts(runs) if kind == PRETRAINING else _fine_tuning_doubts(runs)
-    return Comparison(kind, table, figures, differences(runs, badges), doubts)
+    tests, problems = (None, []) if kind == PRETRAINING else _tests(runs, badges)
+    return Comparison(kind, table, figures, tests, differences(runs, badges), doubts + problems)
 
 
 def _fine_tuning(runs: Sequence[Run], badges: Sequence[Badge]) -> tuple[Table, list[str]]:
@@ -78,6 +83,24 @@ def _fine_tuning(runs: Sequence[Run], badges: Sequence[Badge]) -> tuple[Table, l
             title = f"dev {metric}: each seed, and mean with standard deviation"
             figures.append(plots.strips(title, [(one.letter, one.color, values) for one, values in groups]))
     return Table(headings, lines), figures
+
+
+def _tests(runs: Sequence[Run], badges: Sequence[Badge]) -> tuple[Table | None, list[str]]:
+    """Return paired tests of each run against the first, and why some cannot be done."""
+    lines, problems = [], []
+    for run, badge in zip(runs[1:], badges[1:], strict=True):
+        pair = f"{badge.letter} − {badges[0].letter}"
+        try:
+            found = compare_runs(str(runs[0].path), str(run.path))
+        except InputError as error:
+            problems.append(shown.text(f"{pair} cannot be tested: {error}."))
+            continue
+        ends = found["interval"]
+        interval = f"{ends['low']:+.4f} to {ends['high']:+.4f}" if ends else "–"
+        chances = [shown.number(found["p_value"]), shown.number(found["seeds"]["p_value"])]
+        lines.append([pair, shown.text(found["metric"]), f"{found['difference']:+.4f}", interval, *chances])
+    headings = ["kept models", "metric", "difference", "95 % interval", "p over rows", "p over seeds"]
+    return Table(headings, lines) if lines else None, problems
 
 
 def _fine_tuning_doubts(runs: Sequence[Run]) -> list[str]:

@@ -21,6 +21,7 @@ from bertsmith.recipes.caveats import caveats, rows_of
 
 _MOST_LABELS = 20  # of a confusion matrix that can be read
 _MOST_CONFUSIONS = 12
+_STATISTICS = ("mean", "median", "std", "max")
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class FineTuned:
     doubts: list[str]
     legend: list[tuple[str, str]]
     curves: list[str]
+    grid: Table | None
     seeds: Table
     confusion: Confusion | None
     calibration: Calibration | None
@@ -84,6 +86,7 @@ def fine_tuned(run: Run, badge: Badge, most_errors: int) -> FineTuned:
         doubts=_doubts(run, rows, lost) + origin_doubts(run),
         legend=_legend(run),
         curves=_curves(run),
+        grid=_grid(run),
         seeds=_seeds(run),
         confusion=found,
         calibration=calibration,
@@ -145,6 +148,10 @@ def _tiles(run: Run, rows: Sequence[Judged], calibration: Calibration | None) ->
         if several:
             kept = (run.metrics.get("dev") or {}).get(metric)
             tiles.append(Tile("kept model", shown.number(kept), f"seed {run.metrics.get('best_seed')}"))
+        interval = run.metrics.get("dev_interval") or {}
+        if {"low", "high"} <= set(interval):
+            ends = f"{interval['low']:.3f} – {interval['high']:.3f}"
+            tiles.append(Tile("95 % interval", ends, "of the kept model, over other dev rows"))
     right = [row.right for row in rows if row.right is not None]
     if right and metric != "accuracy":
         tiles.append(Tile("right rows", f"{sum(right) / len(right):.1%}", f"of {len(right):,} on dev"))
@@ -179,10 +186,11 @@ def _doubts(run: Run, rows: Sequence[Judged], lost: int) -> list[str]:
 
 
 def _by_seed(run: Run) -> dict[Any, list[Event]]:
-    """Return each seed's events, their steps counted from its own first."""
+    """Return each seed's events, their steps from its own first; of a grid those of its kept point."""
     found: dict[Any, list[Event]] = {}
+    kept = run.metrics.get("grid_settings") or {}
     for event in run.events:
-        if isinstance(event.get("step"), int):
+        if isinstance(event.get("step"), int) and all(event.get(name) == kept[name] for name in kept):
             found.setdefault(event.get("seed"), []).append(event)
     return {
         seed: [event | {"step": event["step"] - events[0]["step"] + 1} for event in events]
@@ -256,6 +264,23 @@ def _seeds(run: Run) -> Table:
         if len(run.seeds) > 1 and over_seeds:
             lines.append([name, *(shown.number(over_seeds.get(metric)) for metric in metrics), "", "", ""])
     return Table(["run", *map(shown.text, metrics), "best epoch", "time", "state"], lines)
+
+
+def _grid(run: Run) -> Table | None:
+    """Return the points of a grid, the kept one marked; ``None`` where there is one point."""
+    points = run.metrics.get("grid") or []
+    metric, kept = main_metric(run), run.metrics.get("grid_settings")
+    if len(points) < 2:
+        return None
+    names = list(points[0]["settings"])
+    lines = []
+    for point in points:
+        values = [(point.get(name) or {}).get(metric) for name in _STATISTICS]
+        settings = [shown.text(point["settings"].get(name)) for name in names]
+        state = "kept" if point["settings"] == kept else ""
+        counts = [str(len(point["seeds"])), str(point["failed"])]
+        lines.append([*settings, *map(shown.number, values), *counts, state])
+    return Table([*map(shown.text, names), *_STATISTICS, "runs", "failed", ""], lines)
 
 
 def _confusion(rows: Sequence[Judged], labels: list[str]) -> Confusion:

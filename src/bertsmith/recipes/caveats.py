@@ -17,7 +17,10 @@ def caveats(figures: Mapping[str, Any]) -> list[str]:
 
 def _of_runs(figures: Mapping[str, Any]) -> Iterator[str]:
     for failed in figures.get("failed_runs") or []:
-        yield f"Seed {failed.get('seed')} failed: {failed.get('why')}."
+        settings = "".join(f", {name} {value}" for name, value in (failed.get("settings") or {}).items())
+        after = failed.get("replaced_by")
+        replaced = "" if after is None else f"; replaced by seed {after}"
+        yield f"Seed {failed.get('seed')}{settings} failed: {failed.get('why')}{replaced}."
     seeds = figures.get("seeds") or []
     if len(seeds) == 1:
         yield "One seed: how much results differ by chance alone is not known; --seeds 5 tells."
