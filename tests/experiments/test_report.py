@@ -16,10 +16,14 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from bertsmith import cli
 from bertsmith.errors import InputError
+from bertsmith.experiments.fine_tuned import by_seed
 from bertsmith.experiments.report import report
+from bertsmith.experiments.runs import Run, read_run
 from bertsmith.recipes.config import ReportConfig
+from bertsmith.recipes.finetune import finetune
+from tests.recipes import tiny
 
-PARTS = 7  # of what may be missing, each part once
+PARTS = 4  # of what may be missing, each part once
 VOID = {"meta", "br", "img", "path", "use", "rect", "circle"}
 
 
@@ -279,3 +283,29 @@ def test_the_same_runs_give_the_same_page(classified: Path, tmp_path: Path) -> N
     first = (tmp_path / "report.html").read_bytes()
     page_of(tmp_path, classified)
     assert (tmp_path / "report.html").read_bytes() == first
+
+
+def test_a_grid_shows_its_points_and_the_kept_ones_curves(tmp_path: Path) -> None:
+    data = tiny.write_csv(tmp_path / "rows.csv", tiny.make_rows(80))
+    model = tiny.save_model(tmp_path / "start")
+    finetune(
+        tiny.config(model, data, tmp_path / "run", epochs=2, seeds=2, batch_size=32, grid=["batch-size=8,16"])
+    )
+    page = page_of(tmp_path, tmp_path / "run")
+    figures = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    grid = next(table for table in page.tables if table[0][:3] == ["batch_size", "mean", "median"])
+    assert [row[0] for row in grid[1:]] == ["8", "16"]
+    kept = [row[0] for row in grid[1:] if row[-1] == "kept"]
+    assert kept == [str(figures["grid_settings"]["batch_size"])]
+    steps = 72 // int(kept[0]) * 2
+    drawn = Run(tmp_path, "", {}, {}, figures, read_run(tmp_path / "run").events, [], {})
+    assert [max(event["step"] for event in events) for events in by_seed(drawn).values()] == [steps, steps]
+
+
+def test_runs_are_tested_against_the_first(classified: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(classified, other)
+    page = page_of(tmp_path, classified, other)
+    tests = next(table for table in page.tables if table[0][0] == "kept models")
+    assert tests[1][:4] == ["B − A", "accuracy", "+0.0000", "+0.0000 to +0.0000"]
+    assert float(tests[1][4]) == 1.0

@@ -185,7 +185,7 @@ def _doubts(run: Run, rows: Sequence[Judged], lost: int) -> list[str]:
     return [shown.text(doubt) for doubt in doubts]
 
 
-def _by_seed(run: Run) -> dict[Any, list[Event]]:
+def by_seed(run: Run) -> dict[Any, list[Event]]:
     """Return each seed's events, their steps from its own first; of a grid those of its kept point."""
     found: dict[Any, list[Event]] = {}
     kept = run.metrics.get("grid_settings") or {}
@@ -200,7 +200,7 @@ def _by_seed(run: Run) -> dict[Any, list[Event]]:
 
 def _legend(run: Run) -> list[tuple[str, str]]:
     """Return the names of the seeds and their colours; nothing where there is one."""
-    seeds = list(_by_seed(run))
+    seeds = list(by_seed(run))
     names = [
         (f"seed {shown.text(seed, 20)}", plots.COLORS[n % len(plots.COLORS)]) for n, seed in enumerate(seeds)
     ]
@@ -217,7 +217,7 @@ def _curves(run: Run) -> list[str]:
         ("grad_norm", "gradient norm", "line"),
         ("tokens_per_second", "pieces a second", "line"),
     ]
-    seeds = {seed: [_with_speed(event) for event in events] for seed, events in _by_seed(run).items()}
+    seeds = {seed: [_with_speed(event) for event in events] for seed, events in by_seed(run).items()}
     best = {seed.get("seed"): seed.get("best_epoch") for seed in run.seeds}
     found = []
     for key, title, style in wanted:
