@@ -140,18 +140,12 @@ def _tiles(run: Run, rows: Sequence[Judged], calibration: Calibration | None) ->
     if metric is not None and finished(run, metric):
         values = finished(run, metric)
         mean, deviation = run.metrics.get("mean") or {}, run.metrics.get("std") or {}
-        several = len(values) > 1
-        beside = (
-            f"± {shown.number(deviation.get(metric))}, mean of {len(values)} seeds" if several else "one seed"
-        )
-        tiles.append(Tile(f"dev {metric}", shown.number(mean.get(metric, values[0])), beside))
+        several, value = len(values) > 1, shown.number(mean.get(metric, values[0]))
+        spread = f"± {shown.number(deviation.get(metric))}, mean of {len(values)} seeds"
+        tiles.append(Tile(f"dev {metric}", value, spread if several else _interval(run, "one seed")))
         if several:
-            kept = (run.metrics.get("dev") or {}).get(metric)
-            tiles.append(Tile("kept model", shown.number(kept), f"seed {run.metrics.get('best_seed')}"))
-        interval = run.metrics.get("dev_interval") or {}
-        if {"low", "high"} <= set(interval):
-            ends = f"{interval['low']:.3f} – {interval['high']:.3f}"
-            tiles.append(Tile("95 % interval", ends, "of the kept model, over other dev rows"))
+            kept = shown.number((run.metrics.get("dev") or {}).get(metric))
+            tiles.append(Tile("kept model", kept, _interval(run, f"seed {run.metrics.get('best_seed')}")))
     right = [row.right for row in rows if row.right is not None]
     if right and metric != "accuracy":
         tiles.append(Tile("right rows", f"{sum(right) / len(right):.1%}", f"of {len(right):,} on dev"))
@@ -170,6 +164,13 @@ def _tiles(run: Run, rows: Sequence[Judged], calibration: Calibration | None) ->
         beside = f"{len(run.seeds)} runs together" if len(run.seeds) > 1 else "with evaluations"
         tiles.append(Tile("training", shown.duration(run.metrics["train_seconds"]), beside))
     return tiles
+
+
+def _interval(run: Run, name: str) -> str:
+    """Return what is beside the kept model's metric: its interval over dev rows, if it has one."""
+    found = run.metrics.get("dev_interval") or {}
+    is_whole = isinstance(found.get("low"), float) and isinstance(found.get("high"), float)
+    return f"{name}; 95 % interval {found['low']:.3f} to {found['high']:.3f}" if is_whole else name
 
 
 def _doubts(run: Run, rows: Sequence[Judged], lost: int) -> list[str]:
