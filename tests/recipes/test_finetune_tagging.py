@@ -176,7 +176,7 @@ def test_the_predictor_tags_texts_and_lists_of_words(model: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"truncation": "head"}, "--truncation head would be ignored"),
+        ({"truncation": "head"}, "truncation head does not fit tag; take one of tail"),
         ({"context": "page"}, "context is 'page'"),
         ({"second_text": "x"}, "--second-text x would be ignored"),
         ({"scheme": "iob2"}, "is not as iob2 writes it"),
@@ -224,8 +224,13 @@ def test_a_feature_based_run_is_trained_evaluated_and_used(place: Path, tmp_path
         evaluate(EvaluateConfig(str(model), str(place / "dev.txt"), task="squad1"))
     with pytest.raises(InputError, match="features is 'first'"):
         finetune(settings(place, "refused", features="first"))
-    with pytest.raises(InputError, match="leave out --random-weights"):
-        finetune(settings(place, "refused", features="last", random_weights=True))
+    for change, message in (
+        ({"random_weights": True}, "leave out --random-weights"),
+        ({"reinit_layers": 1}, "--features trains no layer"),
+        ({"layer_rate_decay": 0.9}, "--features trains no layer"),
+    ):
+        with pytest.raises(InputError, match=message):
+            finetune(settings(place, "refused", features="last", **change))
     assert not (place / "refused").exists()
 
 

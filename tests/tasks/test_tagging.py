@@ -226,8 +226,8 @@ def test_what_cannot_be_used_is_refused() -> None:
         encode([unknown])
     with pytest.raises(InputError, match="context is 'paragraph'"):
         encode([C041], context="paragraph")
-    with pytest.raises(InputError, match="--truncation head would be ignored"):
-        encode_words(TASKS["tag"], RowSet([C041], "x"), LABELS, Encoding(TOKENIZER, 64, "head"))
+    with pytest.raises(InputError, match="a model that tags words needs O"):
+        encode_words(TASKS["tag"], RowSet([C041], "x"), ("B-LOC", "I-LOC"), Encoding(TOKENIZER, 64, "tail"))
 
 
 def test_documents_stay_whole_when_rows_are_chosen() -> None:

@@ -159,12 +159,8 @@ def encode_words(task: Task, rows: RowSet[Any], labels: Labels, encoding: Encodi
     """Cut documents into windows and number the tags of their words.
 
     Raises:
-        InputError: a label is unknown to the model, or a setting is or would be ignored.
+        InputError: a label is unknown to the model, its labels are none of words, or the context is unknown.
     """
-    if encoding.truncation != "tail":
-        raise InputError(
-            f"--truncation {encoding.truncation} would be ignored: words beyond seq-len go to further windows"
-        )
     context = encoding.settings.get("context", "document")
     if context not in CONTEXTS:
         raise InputError(f"context is {context!r}; take one of {', '.join(CONTEXTS)}")
@@ -385,5 +381,7 @@ TAGGING = Kind(
     score=score_words,
     answers=word_answers,
     sample=sample_of_entities,
+    truncations=("tail",),  # nothing is cut
+    baseline=lambda task, split: 0.0,  # no entity anywhere
     settings={"context": "document", "scheme": None, "features": None},
 )
