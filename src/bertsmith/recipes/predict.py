@@ -147,7 +147,10 @@ def _opened(out: str) -> Iterator[IO[str]]:
         yield sys.stdout
         sys.stdout.flush()
         return
-    with files.atomic_file(Path(out)) as temporary, open(temporary, "w", encoding="utf-8") as file:
+    with (
+        files.atomic_file(Path(out)) as temporary,
+        open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file,
+    ):
         yield file
 
 
