@@ -149,3 +149,20 @@ def test_printed_settings_can_be_read_back(tmp_path, capsys):
     (tmp_path / "run.yaml").write_text(first)
     assert run(["pretrain", "--config", str(tmp_path / "run.yaml"), "--print-config"]) == 0
     assert capsys.readouterr().out == first
+
+
+def test_a_recipe_is_below_the_file_and_the_flags(tmp_path, capsys):
+    words = ["finetune", "--task", "rte", "--model", "m", "--data", "d", "--out", "o", "--print-config"]
+    assert run([*words, "--recipe", "stable"]) == 0
+    stable = yaml.safe_load(capsys.readouterr().out)
+    assert (stable["recipe"], stable["epochs"], stable["optimizer"]["learning_rate"]) == ("stable", 20, 2e-5)
+    (tmp_path / "run.yaml").write_text("recipe: original\nbatch_size: 8\noptimizer:\n  beta2: 0.98\n")
+    assert run([*words, "--config", str(tmp_path / "run.yaml"), "--epochs", "5"]) == 0
+    found = yaml.safe_load(capsys.readouterr().out)
+    assert (found["recipe"], found["epochs"], found["batch_size"]) == ("original", 5, 8)
+    optimizer = found["optimizer"]
+    assert (optimizer["name"], optimizer["learning_rate"], optimizer["beta2"]) == ("bert-adam", 5e-5, 0.98)
+    assert run([*words, "--grid", "paper", "dropout=0,0.1"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out)["grid"] == ["paper", "dropout=0,0.1"]
+    assert run([*words, "--recipe", "stabel"]) == 2
+    assert "unknown recipe 'stabel'; did you mean 'stable'?" in capsys.readouterr().err

@@ -279,6 +279,23 @@ def test_without_resume_nothing_of_an_earlier_call_is_touched(
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 
+def test_stopped_by_hand_it_says_how_to_go_on(
+    model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    train_run = recipe.train_run
+
+    def stopping(setup: Any, cell: Any, seed: int, *rest: Any) -> Any:
+        if seed == 1:
+            raise KeyboardInterrupt
+        return train_run(setup, cell, seed, *rest)
+
+    monkeypatch.setattr(recipe, "train_run", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        finetune(plan(model, data, tmp_path / "run", seeds=2))
+    assert "the same command with --resume goes on" in capsys.readouterr().err
+    assert len(list((tmp_path / "run" / "runs").glob("*/run.json"))) == 1
+
+
 def failing(monkeypatch: pytest.MonkeyPatch, seeds: set[int]) -> None:
     """Let the loss of some seeds become NaN at their second step, as a wild rate would."""
     train = finetune_run.train

@@ -69,7 +69,11 @@ def finetune(config: FinetuneConfig) -> dict[str, Any]:
             log.note(run.line())
             return run
 
-        slots, best = carry_out(cells, runs, origin_of(setup, precision), execute)
+        try:
+            slots, best = carry_out(cells, runs, origin_of(setup, precision), execute)
+        except KeyboardInterrupt:
+            log.note("stopped; finished runs are kept, and the same command with --resume goes on")
+            raise
     if best is None:
         rate = min(cell.config.optimizer.learning_rate for cell in cells)
         raise InputError(f"every run diverged; lower --optimizer.learning-rate (it is {rate})")
