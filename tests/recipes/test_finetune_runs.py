@@ -23,6 +23,8 @@ from bertsmith.recipes import finetune as recipe
 from bertsmith.recipes import finetune_run
 from bertsmith.recipes.config import FinetuneConfig
 from bertsmith.recipes.finetune import finetune
+from bertsmith.recipes.finetune_grid import cells_of
+from bertsmith.recipes.finetune_runs import Slot
 from bertsmith.recipes.finetune_table import table
 from bertsmith.runlog import write_config
 from bertsmith.tasks.kind import Score
@@ -320,20 +322,21 @@ def test_failed_runs_are_named_and_replaced_by_other_seeds(
     assert executed == [(0,), (1,), (4,), (2,), (5,)]
     failed = [(run["seed"], run["why"], run["replaced_by"]) for run in summary["failed_runs"]]
     assert failed == [
-        (1, "diverged", 4),
+        (1, "diverged", None),
         (4, "diverged", None),
-        (2, "diverged", 5),
+        (2, "diverged", None),
         (5, "diverged", None),
     ]
-    assert [run["seed"] for run in summary["seeds"]] == [0, 4, 5]
+    assert [run["seed"] for run in summary["seeds"]] == [0, 1, 2]
     assert summary["mean"] == summary["dev"], "a run without a result is in no mean"
     text = table(summary)
-    assert "failed: seed 1: diverged; replaced by seed 4" in text
-    assert "failed: seed 4: diverged\n" in text
+    assert "failed: seed 1: diverged\n" in text
     del executed[:]
     summary = finetune(plan(model, data, out, restart_failed=2, **settings))
     assert executed == [(7,), (8,)]
     assert [run["seed"] for run in summary["seeds"]] == [0, 7, 8]
+    assert [run["replaced_by"] for run in summary["failed_runs"]] == [7, 7, 8, 8]
+    assert "failed: seed 4: diverged; replaced by seed 7" in table(summary)
 
 
 def test_a_run_no_better_than_the_majority_is_named(model: Path, data: Path, tmp_path: Path) -> None:
@@ -348,6 +351,18 @@ def test_a_run_no_better_than_the_majority_is_named(model: Path, data: Path, tmp
     for run in summary["seeds"]:
         assert run["dev"]["accuracy"] <= 20 / 30 + 1e-9
         assert run["status"] in ("constant predictions", "no better than one answer for all rows")
+
+
+def test_where_no_attempt_learns_the_best_one_stands() -> None:
+    def run(seed: int, value: float, status: str) -> finetune_run.SeedRun:
+        found = finetune_run.SeedRun(seed, "f1", epochs=[Score({"f1": value}, 0.0, False)], best_epoch=1)
+        found.status = status
+        return found
+
+    failed = finetune_run.MAJORITY
+    cell = cells_of(FinetuneConfig("rte", "m", "d", "o"))[0]
+    assert Slot(cell, (run(0, 0.5, failed), run(1, 0.4, failed))).run.seed == 0
+    assert Slot(cell, (run(0, 0.5, failed), run(1, 0.4, finetune_run.LEARNED))).run.seed == 1
 
 
 def judged(values: list[float], baseline: float | None, constant: bool = False) -> str:

@@ -158,7 +158,7 @@ class Slot:
 
     Attributes:
         cell: settings.
-        runs: the attempts, in their order: the last one counts, those before it failed.
+        runs: the attempts, in their order; all but the last failed.
     """
 
     cell: Cell
@@ -167,7 +167,12 @@ class Slot:
     @property
     def run(self) -> SeedRun:
         """The run that counts."""
-        return self.runs[-1]
+        return max(self.runs, key=_rank)
+
+
+def _rank(run: SeedRun) -> tuple[bool, float]:
+    """A run that learnt counts; where none did, the best one stands."""
+    return run.status == LEARNED, run.value
 
 
 Execute = Callable[[Cell, int, Place], SeedRun]
@@ -200,7 +205,7 @@ def carry_out(
 
         attempts = _attempts(first, runs, make, to_beat)
         slots.append(Slot(first.cell, tuple(run for _, run in attempts)))
-        wanted, run = attempts[-1]
+        wanted, run = max(attempts, key=lambda attempt: _rank(attempt[1]))
         if run.value > to_beat:
             if best is not None:
                 runs.let_go(best)
@@ -214,7 +219,7 @@ def carry_out(
 def _attempts(
     first: Wanted, runs: Runs, make: Callable[[Wanted], SeedRun], to_beat: float
 ) -> list[tuple[Wanted, SeedRun]]:
-    """Have one run; replace it while it fails, as often as is wished.
+    """Have one run, and others while they fail, as often as is wished.
 
     The seeds of replacements are ``seeds`` apart, so no two runs of a cell have the same.
     """

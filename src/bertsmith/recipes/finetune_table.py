@@ -49,16 +49,16 @@ def grid_summary(slots: Sequence[Slot]) -> list[dict[str, Any]]:
 
 
 def failures(slots: Sequence[Slot]) -> list[dict[str, Any]]:
-    """Return the runs that failed, also those that were replaced."""
+    """Return the runs that failed, and which one that learnt counts instead, if one did."""
     return [
         {
             "seed": run.seed,
             "settings": run.settings,
             "why": run.status,
-            "replaced_by": following.seed if following else None,
+            "replaced_by": slot.run.seed if slot.run.status == LEARNED else None,
         }
         for slot in slots
-        for run, following in zip(slot.runs, (*slot.runs[1:], None), strict=True)
+        for run in slot.runs
         if run.status != LEARNED
     ]
 
