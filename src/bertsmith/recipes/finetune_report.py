@@ -215,9 +215,10 @@ def _write_predictions(path: Path, kept: Kept) -> None:
     """Write one line a dev row: where it stands, its gold answer, ours, and what was read."""
     dev = kept.data.dev
     inputs = [len(row.ids) for row in dev.encoded] if len(dev.encoded) == len(dev.rows.rows) else None
+    # Half a surrogate pair is written as JSON spells it.
     with (
         files.atomic_file(path) as temporary,
-        open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file,  # as JSON spells half a pair
+        open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file,
     ):
         for number, (row, gold, answer) in enumerate(
             zip(dev.rows.rows, dev.gold_objects, kept.answers, strict=True)
