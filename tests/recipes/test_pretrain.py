@@ -14,6 +14,7 @@ import yaml
 from bertsmith.bundle import load_bundle, load_pretraining_model
 from bertsmith.config import overlay
 from bertsmith.errors import InputError, RunError
+from bertsmith.model.bert import BertForPreTraining
 from bertsmith.model.config import BertConfig
 from bertsmith.recipes import pretrain as recipe
 from bertsmith.recipes.pretrain import pretrain
@@ -85,7 +86,7 @@ def test_the_model_directory_holds_the_trained_weights(finished_run):
     model = load_pretraining_model(bundle)
     stored = checkpoint.latest(finished_run)
     assert stored is not None
-    other = recipe.BertForPreTraining(bundle.config)
+    other = BertForPreTraining(bundle.config)
     checkpoint.restore(stored, other, recipe.build_optimizer(other, OptimizerConfig()))
     for (name, value), trained in zip(model.state_dict().items(), other.state_dict().values(), strict=True):
         assert torch.equal(value, trained), name
