@@ -166,3 +166,22 @@ def test_a_recipe_is_below_the_file_and_the_flags(tmp_path, capsys):
     assert yaml.safe_load(capsys.readouterr().out)["grid"] == ["paper", "dropout=0,0.1"]
     assert run([*words, "--recipe", "stabel"]) == 2
     assert "unknown recipe 'stabel'; did you mean 'stable'?" in capsys.readouterr().err
+
+
+def test_defaults_of_finetune_are_those_of_its_task(tmp_path, capsys):
+    def found(*more: str) -> tuple[int, float]:
+        words = ["finetune", "--model", "m", "--data", "d", "--out", "o", "--print-config", *more]
+        assert run(words) == 0
+        settings = yaml.safe_load(capsys.readouterr().out)
+        return settings["seq_len"], settings["optimizer"]["learning_rate"]
+
+    assert found("--task", "rte") == (128, 2e-5)
+    assert found("--task", "squad2") == (384, 2e-5)
+    assert found("--task", "squad2", "--seq-len", "128") == (128, 2e-5)
+    assert found("--task=answer", "--recipe", "original") == (384, 5e-5)
+    assert found("--task", "conll", "--features", "last") == (128, 1e-3)
+    assert found("--task", "conll", "--features", "last", "--optimizer.learning-rate", "1e-2") == (128, 1e-2)
+    (tmp_path / "run.yaml").write_text("task: conll\nfeatures: last\nseq_len: 512\n")
+    assert found("--config", str(tmp_path / "run.yaml")) == (512, 1e-3)
+    (tmp_path / "run.yaml").write_text("task: cmrc2018\n")
+    assert found("--config", str(tmp_path / "run.yaml")) == (384, 2e-5)

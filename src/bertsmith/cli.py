@@ -141,9 +141,8 @@ def _check_architecture(settings: PretrainConfig) -> None:
 def _defaults(verb: str, arguments: list[str]) -> Any:
     """Return the settings below the flags: the preset or recipe, and over it the YAML file."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    early.add_argument("--config")
-    early.add_argument("--preset")
-    early.add_argument("--recipe")
+    for flag in ("--config", "--preset", "--recipe", "--task", "--features"):
+        early.add_argument(flag)
     try:
         found, _ = early.parse_known_args(arguments)
     except argparse.ArgumentError as error:
@@ -166,7 +165,8 @@ def _defaults(verb: str, arguments: list[str]) -> Any:
         name = str(found.recipe or changes.get("recipe", base.recipe))
         if name not in RECIPES:
             raise InputError(f"unknown recipe {name!r}; {nearest(name, list(RECIPES))}")
-        base = RECIPES[name](base)
+        chosen = {key: getattr(found, key) or changes.get(key) for key in ("task", "features")}
+        base = RECIPES[name](dataclasses.replace(base, **{key: value for key, value in chosen.items() if value}))
     return overlay(base, changes, found.config) if changes else base
 
 

@@ -11,7 +11,9 @@ import pytest
 from bertsmith.errors import InputError
 from bertsmith.recipes.config import FinetuneConfig
 from bertsmith.recipes.finetune_grid import cells_of, settings_of
-from bertsmith.recipes.finetune_recipes import RECIPES
+from bertsmith.recipes.finetune_recipes import QUESTIONS, RECIPES
+from bertsmith.tasks.spans import SPANS
+from bertsmith.tasks.task import TASKS
 from bertsmith.training.config import OptimizerConfig
 
 PLAIN = FinetuneConfig("rte", "model", "data", "out")
@@ -138,3 +140,16 @@ def test_what_does_not_change_a_run_is_not_of_its_settings() -> None:
     assert settings_of(other) == settings_of(PLAIN)
     for name, value in [("seq_len", 64), ("early_stopping", 1), ("dropout", 0.2), ("random_weights", True)]:
         assert settings_of(swept(PLAIN, **{name: value})) != settings_of(PLAIN), name
+
+
+def test_every_task_of_questions_has_their_default_length() -> None:
+    assert set(QUESTIONS) == {name for name, task in TASKS.items() if task.kind is SPANS}
+
+
+def test_a_rate_that_a_task_has_by_default_can_be_swept() -> None:
+    bare = FinetuneConfig("conll", "model", "data", "out", features="last")
+    config = RECIPES["default"](bare)
+    cells = cells_of(swept(config, grid=["optimizer.learning-rate=1e-3,3e-3"]))
+    assert [cell.config.optimizer.learning_rate for cell in cells] == [1e-3, 3e-3]
+    with pytest.raises(InputError, match=r"learning-rate is 0\.01, which would be ignored"):
+        cells_of(swept(bare, optimizer=OptimizerConfig(learning_rate=1e-2), grid=["glue"]))

@@ -107,8 +107,9 @@ class FinetuneConfig:
         out: the run directory to write.
         recipe: what the settings start from: "default", "stable" (small data: 20 epochs at 2e-5, so that runs
             of several seeds differ less), "original" (the published code: 5e-5, no bias correction).
-        dev: the dev file for own data; without it a tenth of the rows, chosen by the seed, is kept for dev.
-        text: column of the text; default: found in the header.
+        dev: the dev file where data is a file; without it a tenth of the rows, chosen by the seed, is kept
+            for dev.
+        text: column of the text; default: found in the header. In a file of words and tags its number.
         second_text: column of the second text of a pair; of choices: of their list, or what their columns'
             names begin with.
         label: column of the label or labels.
@@ -119,8 +120,9 @@ class FinetuneConfig:
         seeds: number of runs, with seeds seed, seed + 1, ...; the best on dev is kept as the model.
         seed: the first seed: head weights, order, dropout.
         epochs: passes over the training rows.
-        batch_size: rows an optimiser step.
-        seq_len: pieces of the longest row, special tokens counted; longer rows are cut and counted.
+        batch_size: rows an optimiser step; where rows are read in windows: windows.
+        seq_len: pieces of the longest row, special tokens counted; longer rows are cut and counted (128;
+            questions: 384).
         truncation: of longer rows "tail" cuts the end, "head" the beginning, "head+tail" the middle (it keeps
             a quarter and three quarters); "windows" reads all in overlapping windows; "error" stops.
         missing: a row without text or label: "error" stops, "skip" leaves it out and counts it.
@@ -144,7 +146,7 @@ class FinetuneConfig:
         context: tagging: words see their "document" as far as seq_len reaches (default), or their "sentence".
         scheme: tagging: iob1, iob2, bioes, bilou or bmes, in a file of columns; default: it is found.
         features: tagging: do not train the encoder, but a BiLSTM on its layers' output: embeddings,
-            second-to-last, last, weighted-last-4, concat-last-4 or weighted-all (learning rate about 1e-3).
+            second-to-last, last, weighted-last-4, concat-last-4 or weighted-all (the rate is then 1e-3).
         optimizer: optimiser and schedule.
     """
 
@@ -193,11 +195,11 @@ class EvaluateConfig:
 
     Attributes:
         model: a fine-tuned model directory.
-        data: a GLUE task directory, or a CSV, TSV or JSONL file.
+        data: labelled rows in a form that finetune reads.
         compare: instead of a model and data, two run directories of finetune: do their kept models differ on
             the dev rows by more than chance? Their stored answers are tested; nothing is computed anew.
         task: default: the task stored in the model.
-        split: for a GLUE directory: train, dev, or another labelled split such as dev_mismatched.
+        split: of a directory: train, dev, or another labelled split such as test or dev_mismatched.
         out: a file for the metrics as JSON.
         text: column of the text.
         second_text: column of the second text of a pair.
@@ -231,8 +233,8 @@ class PredictConfig:
 
     Attributes:
         model: a fine-tuned model directory.
-        input: a .txt (one text a line), CSV, TSV or JSONL file, or - for text lines on standard input; to tag
-            words also a file of columns.
+        input: a .txt (one text a line), CSV, TSV or JSONL file, or - for text lines on standard input; for
+            questions SQuAD's JSON or JSONL; to tag words also a file of columns.
         out: the .jsonl file to write, or - for standard output; a name in .conll: the columns of the input
             with one more, the tags.
         text: column of the text.
@@ -275,7 +277,7 @@ class DoctorConfig:
 
     Attributes:
         corpus: files (.txt, .jsonl, either also .gz or .zst), directories, or - for standard input.
-        data: a directory written by prepare; with task: a GLUE directory or a CSV, TSV or JSONL file.
+        data: a directory written by prepare; with task: rows in a form that finetune reads.
         task: the task that the rows in data are for; see finetune.
         dev: the dev file of own rows.
         text_column: of own rows, finetune's --text; default: found in the header.

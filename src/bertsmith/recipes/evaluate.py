@@ -144,7 +144,7 @@ def _source(config: EvaluateConfig, stored: dict[str, Any]) -> DataSource:
     is_directory = Path(config.data).is_dir()
     if not is_directory and config.split != EvaluateConfig.split:
         raise InputError(
-            f"--split {config.split} would be ignored: {config.data} is not a GLUE directory; leave it out"
+            f"--split {config.split} would be ignored: {config.data} is no directory; leave it out"
         )
     return DataSource(
         config.data,

@@ -160,8 +160,8 @@ def _require_free(config: FinetuneConfig, axes: Mapping[str, Any]) -> None:
     Raises:
         InputError: one would be ignored.
     """
-    default = FinetuneConfig(config.task, config.model, config.data, config.out)
-    recipe = RECIPES[config.recipe](default)
+    bare = FinetuneConfig(config.task, config.model, config.data, config.out, features=config.features)
+    default, recipe = RECIPES["default"](bare), RECIPES[config.recipe](bare)
     for name in axes:
         value = _value_of(config, name)
         if value != _value_of(recipe, name):
