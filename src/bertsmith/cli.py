@@ -25,6 +25,7 @@ from bertsmith.errors import InputError, RunError
 from bertsmith.recipes import config as verbs
 from bertsmith.recipes.finetune_recipes import RECIPES
 from bertsmith.recipes.glue_config import GlueConfig
+from bertsmith.recipes.machine_config import BenchConfig, PlanConfig
 from bertsmith.recipes.pretrain_config import PretrainConfig
 
 VERBS: dict[str, type[Any]] = {
@@ -37,9 +38,9 @@ VERBS: dict[str, type[Any]] = {
     "glue": GlueConfig,
     "fill": verbs.FillConfig,
     "doctor": verbs.DoctorConfig,
-    "plan": verbs.PlanConfig,
+    "plan": PlanConfig,
     "report": verbs.ReportConfig,
-    "bench": verbs.BenchConfig,
+    "bench": BenchConfig,
     "demo": verbs.DemoConfig,
 }
 """Each verb's settings; the function is ``bertsmith.recipes.VERB.VERB``, but for those in ``_MODULES``."""
@@ -158,7 +159,7 @@ def _defaults(verb: str, arguments: list[str]) -> Any:
         if str(name) not in presets.PRESETS:
             raise InputError(f"unknown preset {name!r}; {nearest(str(name), list(presets.PRESETS))}")
         base: Any = presets.PRESETS[name](tyro.MISSING, tyro.MISSING)  # data and out
-        base = verbs.PlanConfig.of_preset(base) if verb == "plan" else base
+        base = PlanConfig.of_preset(base) if verb == "plan" else base
     else:
         base = VERBS[verb](**required)
     if verb == "finetune":
@@ -166,7 +167,9 @@ def _defaults(verb: str, arguments: list[str]) -> Any:
         if name not in RECIPES:
             raise InputError(f"unknown recipe {name!r}; {nearest(name, list(RECIPES))}")
         chosen = {key: getattr(found, key) or changes.get(key) for key in ("task", "features")}
-        base = RECIPES[name](dataclasses.replace(base, **{key: value for key, value in chosen.items() if value}))
+        base = RECIPES[name](
+            dataclasses.replace(base, **{key: value for key, value in chosen.items() if value})
+        )
     return overlay(base, changes, found.config) if changes else base
 
 

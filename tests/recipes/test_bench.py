@@ -19,7 +19,7 @@ from bertsmith.cli import run
 from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForPreTraining
 from bertsmith.recipes.bench import bench
-from bertsmith.recipes.config import BenchConfig
+from bertsmith.recipes.machine_config import BenchConfig
 from bertsmith.text.config import TokenizerConfig
 from bertsmith.text.tokenizer import SPECIAL_TOKENS, Tokenizer
 from tests.checkup.texts import WORDS, prose

@@ -209,6 +209,7 @@ def test_a_feature_based_run_is_trained_evaluated_and_used(place: Path, tmp_path
     assert summary["dev"]["f1"] > 0.9
     assert len(list((place / "features-run" / "features").iterdir())) == 2  # train and dev
     model = place / "features-run" / "model"
+    assert "loads the encoder alone" in (model / "README.md").read_text()
     stored = json.loads((model / "task.json").read_text())
     assert (stored["head"], stored["settings"]["features"]) == ("feature-tagging", "last")
     before, after = load_bundle(place / "pretrained").state, load_bundle(model).state

@@ -13,7 +13,7 @@ from bertsmith.cli import run
 from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForPreTraining
 from bertsmith.model.config import BertConfig
-from bertsmith.recipes.config import PlanConfig
+from bertsmith.recipes.machine_config import PlanConfig
 from bertsmith.recipes.plan import plan
 
 SHAPE = BertConfig(vocab_size=500, hidden_size=64, num_layers=6, num_heads=2, intermediate_size=128)

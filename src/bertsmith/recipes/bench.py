@@ -12,7 +12,7 @@ from bertsmith.bench.turns import lines_of, peer_is_installed, together
 from bertsmith.config import nearest
 from bertsmith.device import limit_threads
 from bertsmith.errors import InputError
-from bertsmith.recipes.config import BenchConfig
+from bertsmith.recipes.machine_config import BenchConfig
 
 
 def bench(config: BenchConfig) -> dict[str, Any]:

@@ -18,7 +18,7 @@ _PIPELINES = {
     "spans": "question-answering",
     "choice": "multiple-choice",
 }
-"""What the hub calls a kind of task."""
+"""What the hub calls a kind of task; others have a head that transformers lacks."""
 _MOST_LABELS = 30
 
 
@@ -80,7 +80,7 @@ def _introduction(summary: Mapping[str, Any]) -> str:
     limit = summary["settings"]["seq_len"]
     return (
         f"A {cell(summary['kind'])} model for the task **{cell(summary['task'])}**, fine-tuned with "
-        f"Bertsmith from {cell(start)}.{answer} It reads at most {limit} pieces of a text."
+        f"Bertsmith from {cell(start)}.{answer} It reads at most {limit} pieces at once."
     )
 
 
@@ -89,6 +89,8 @@ def _usage(summary: Mapping[str, Any], usage: str) -> list[str]:
         code("python", "import bertsmith", "", usage),
         code("sh", "bertsmith predict --model MODEL --input FILE --out answers.jsonl"),
     ]
+    if summary["kind"] not in _PIPELINES:
+        return [*parts, "`transformers` loads the encoder alone (`AutoModel`), not the head that was trained."]
     note = "`transformers` loads the directory too"
     tuned = ", ".join(summary["tuned"])
     return [

@@ -8,14 +8,13 @@ from dataclasses import replace
 from bertsmith.recipes.config import FinetuneConfig
 from bertsmith.training.config import OptimizerConfig
 
-
 QUESTIONS = ("squad1", "squad2", "cmrc2018", "answer")
 
 
 def default(config: FinetuneConfig) -> FinetuneConfig:
     """Return what suits the task: 384 pieces for questions; rate 1e-3 where the encoder is not trained.
 
-    Source: run_squad.py, its advice on max_seq_length; a BiLSTM from random weights learns at Adam's own 1e-3.
+    Source: the original's README, max_seq_length on SQuAD; for a BiLSTM from random weights, Adam's own rate.
     """
     if config.task in QUESTIONS:
         config = replace(config, seq_len=384)

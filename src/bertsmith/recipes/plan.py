@@ -29,7 +29,7 @@ from bertsmith.device import (
     pick_precision,
 )
 from bertsmith.errors import InputError
-from bertsmith.recipes.config import PlanConfig
+from bertsmith.recipes.machine_config import PlanConfig
 from bertsmith.recipes.plan_report import show_plan
 from bertsmith.recipes.pretrain_config import PretrainConfig
 
