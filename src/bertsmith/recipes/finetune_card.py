@@ -90,7 +90,7 @@ def _usage(summary: Mapping[str, Any], usage: str) -> list[str]:
         code("sh", "bertsmith predict --model MODEL --input FILE --out answers.jsonl"),
     ]
     if summary["kind"] not in _PIPELINES:
-        return [*parts, "`transformers` loads the encoder alone (`AutoModel`), not the head that was trained."]
+        return [*parts, "`transformers` loads the encoder alone (`AutoModel`), not the trained head."]
     note = "`transformers` loads the directory too"
     tuned = ", ".join(summary["tuned"])
     return [
