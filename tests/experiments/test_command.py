@@ -48,6 +48,26 @@ def test_a_fine_tuning_is_read_back(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--epochs" not in command  # a default
 
 
+@pytest.mark.parametrize(
+    "changes, flags",
+    [
+        ({"task": "squad2", "seq_len": 128}, "--seq-len 128"),
+        ({"task": "squad2", "seq_len": 384}, ""),
+        ({"features": "last", "optimizer": OptimizerConfig(learning_rate=1e-3)}, "--features last"),
+        ({"features": "last"}, "--features last --optimizer.learning-rate 2e-05"),
+        ({"recipe": "stable"}, "--recipe stable --epochs 3"),
+    ],
+)
+def test_defaults_of_task_and_recipe_are_known(
+    changes: dict[str, Any], flags: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = FinetuneConfig("conll", "m", "d", "o", optimizer=OptimizerConfig(learning_rate=2e-5))
+    config = to_dict(dataclasses.replace(plain, **changes))
+    command = command_of(run_of(FINE_TUNING, config))
+    assert command == f"bertsmith finetune --task {config['task']} --model m --data d --out o {flags}".strip()
+    assert read_back(command, capsys) == config
+
+
 def test_a_pretraining_is_read_back(capsys: pytest.CaptureFixture[str]) -> None:
     settings = dataclasses.replace(
         presets.bert_base("data", "run"),

@@ -11,6 +11,7 @@ from bertsmith import presets
 from bertsmith.config import to_dict
 from bertsmith.experiments.runs import PRETRAINING, Run
 from bertsmith.recipes.config import FinetuneConfig
+from bertsmith.recipes.finetune_recipes import RECIPES
 
 _NOT_SET = object()
 
@@ -23,7 +24,10 @@ def command_of(run: Run) -> str:
         preset = presets.PRESETS.get(str(run.config.get("preset")), presets.bert_mini)
         verb, defaults = "pretrain", _defaults(preset("", "")) | {"preset": _NOT_SET}
     else:
-        verb, defaults = "finetune", _defaults(FinetuneConfig("", "", "", ""))
+        task, features = str(run.config.get("task")), run.config.get("features")
+        recipe = RECIPES.get(str(run.config.get("recipe")), RECIPES["default"])
+        settings = recipe(FinetuneConfig(task, "", "", "", features=features))
+        verb, defaults = "finetune", _defaults(settings) | {"recipe": "default", "features": None}
     return shlex.join(["bertsmith", verb, *_flags(run.config, defaults, "")])
 
 
