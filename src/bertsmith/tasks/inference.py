@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +16,14 @@ from torch import Tensor, nn
 from bertsmith.device import pick_device, pick_precision
 from bertsmith.tasks.encode import EncodedRow, RowBatch, batch_of, token_batches
 from bertsmith.training.loop import autocast
+
+
+class _Movable(Protocol):
+    def to(self, device: torch.device | str) -> Self: ...
+
+
+BatchT = TypeVar("BatchT", bound=_Movable)
+ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True)
@@ -40,6 +51,53 @@ def inference_settings(precision: str, batch_tokens: int) -> Inference:
     return Inference(device, pick_precision(precision, device), batch_tokens)
 
 
+@contextlib.contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Have the model in evaluation mode, and put it back into the mode it was in."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+def in_batches(
+    lengths: Sequence[int],
+    make: Callable[[list[int]], BatchT],
+    compute: Callable[[BatchT], ResultT],
+    inference: Inference,
+) -> Iterator[tuple[BatchT, ResultT]]:
+    """Yield batches of similar length with what is computed of them, without gradients.
+
+    Args:
+        lengths: pieces of each input.
+        make: from numbers of inputs to a batch; each input is in one batch.
+        compute: from a batch on the device, in the precision wanted.
+        inference: device, precision and size of batches.
+
+    Raises:
+        InputError: the size of batches is below 1.
+    """
+    for numbers in token_batches(lengths, inference.batch_tokens):
+        batch = make(numbers).to(inference.device)
+        with torch.no_grad(), autocast(inference.device, inference.precision):
+            result = compute(batch)
+        yield batch, result
+
+
+def lengths_of(rows: Sequence[EncodedRow]) -> list[int]:
+    """Return the number of pieces of each row."""
+    return [len(row.ids) for row in rows]
+
+
+def rows_in_batches(
+    rows: Sequence[EncodedRow], compute: Callable[[RowBatch], ResultT], inference: Inference
+) -> Iterator[tuple[RowBatch, ResultT]]:
+    """Yield batches of rows with what is computed of them; see ``in_batches``."""
+    return in_batches(lengths_of(rows), partial(batch_of, rows), compute, inference)
+
+
 def run_rows(
     rows: Sequence[EncodedRow], compute: Callable[[RowBatch], Tensor], width: int, inference: Inference
 ) -> NDArray[np.float32]:
@@ -55,10 +113,8 @@ def run_rows(
         float32 ``(rows, width)``, in the order of ``rows``.
     """
     results = np.zeros((len(rows), width), dtype=np.float32)
-    for indices in token_batches([len(row.ids) for row in rows], inference.batch_tokens):
-        batch = batch_of(rows, indices).to(inference.device)
-        with torch.no_grad(), autocast(inference.device, inference.precision):
-            results[batch.rows] = compute(batch).float().cpu().numpy()
+    for batch, vectors in rows_in_batches(rows, compute, inference):
+        results[batch.rows] = vectors.float().cpu().numpy()
     return results
 
 
@@ -69,8 +125,5 @@ def head_outputs(
 
     The model computes in evaluation mode and is put back into the mode it was in.
     """
-    training = model.training
-    model.eval()
-    outputs = run_rows(rows, lambda batch: model(batch.tokens), num_outputs, inference)
-    model.train(training)
-    return outputs
+    with evaluation_mode(model):
+        return run_rows(rows, lambda batch: model(batch.tokens), num_outputs, inference)

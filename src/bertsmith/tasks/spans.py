@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
@@ -25,12 +24,10 @@ from bertsmith.significance import Sample, mean_score
 from bertsmith.tasks import squad_metrics
 from bertsmith.tasks.config import SpanConfig
 from bertsmith.tasks.decoding import Decoded, decode, shares_of, windows_by_row
-from bertsmith.tasks.encode import token_batches
-from bertsmith.tasks.inference import Inference
+from bertsmith.tasks.inference import Inference, evaluation_mode, in_batches, lengths_of
 from bertsmith.tasks.kind import Encoding, Kind, Labels, Outputs, Score, Split, Task
 from bertsmith.tasks.questions import Questions, encode_questions
 from bertsmith.tasks.source import RowSet
-from bertsmith.training.loop import autocast
 
 _LOG = logging.getLogger(__name__)
 
@@ -119,22 +116,16 @@ def grade(rule: squad_metrics.Rule, questions: Questions, found: list[Decoded]) 
 
 
 def _outputs(model: nn.Module, split: Split, inference: Inference) -> Outputs:
-    """Return the scores of each window's places as first and last of the answer, ``(places, 2)`` each.
-
-    The model computes in evaluation mode and is put back into the mode it was in.
-    """
+    """Return the scores of each window's places as first and last of the answer, ``(places, 2)`` each."""
     questions = asked(split)
-    training = model.training
-    model.eval()
     results: list[NDArray[np.float32]] = [np.zeros((0, 2), dtype=np.float32)] * questions.num_units
-    for units in token_batches([len(row.ids) for row in questions.encoded], inference.batch_tokens):
-        batch = questions.batch(units).to(inference.device)
-        with torch.no_grad(), autocast(inference.device, inference.precision):
-            scores = model(batch.tokens).float().cpu().numpy()  # (places, 2)
-        layout = batch.tokens.layout
-        for unit, start, length in zip(batch.rows, layout.starts, layout.lengths, strict=True):
-            results[unit] = scores[start : start + length]
-    model.train(training)
+    with evaluation_mode(model):
+        for batch, found in in_batches(
+            lengths_of(questions.encoded), questions.batch, lambda batch: model(batch.tokens), inference
+        ):
+            scores, layout = found.float().cpu().numpy(), batch.tokens.layout  # (places, 2)
+            for unit, start, length in zip(batch.rows, layout.starts, layout.lengths, strict=True):
+                results[unit] = scores[start : start + length]
     return results
 
 

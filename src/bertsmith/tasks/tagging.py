@@ -20,7 +20,7 @@ from bertsmith.model.task_heads import BertForTagging
 from bertsmith.objectives import TaggingObjective
 from bertsmith.significance import Sample, counted_f1
 from bertsmith.tasks.document_windows import Window, document_windows
-from bertsmith.tasks.encode import EncodedRow, token_batches
+from bertsmith.tasks.encode import EncodedRow
 from bertsmith.tasks.entities import (
     OUTSIDE,
     count_entities,
@@ -30,12 +30,11 @@ from bertsmith.tasks.entities import (
     strict_entities_of,
     tags_of,
 )
-from bertsmith.tasks.inference import Inference
+from bertsmith.tasks.inference import Inference, evaluation_mode, in_batches, lengths_of
 from bertsmith.tasks.kind import Encoding, Kind, Labels, Outputs, Score, Split, Task
 from bertsmith.tasks.source import RowSet
 from bertsmith.tasks.tagged_rows import TaggedRow, in_characters, in_words
 from bertsmith.text.tokenizer import Tokenizer
-from bertsmith.training.loop import autocast
 
 CONTEXTS = ("document", "sentence")
 _TOLD = ("irregular_tags", "unspelled_entities")
@@ -249,19 +248,13 @@ def load_tagger(bundle: Bundle, num_outputs: int | None) -> nn.Module:
 def window_outputs(model: nn.Module, split: Split, inference: Inference) -> Outputs:
     """Return the scores of the words of each window, float32 ``(words, tags)`` each."""
     words = tagged(split)
-    training = model.training
-    model.eval()
-    outputs: list[NDArray[np.float32]] = [np.zeros((0, 0), dtype=np.float32)] * len(words.encoded)
-    for indices in token_batches([len(window.ids) for window in words.encoded], inference.batch_tokens):
-        batch = words.batch(indices).to(inference.device)
-        with torch.no_grad(), autocast(inference.device, inference.precision):
-            scores = model(*batch.inputs).float().cpu().numpy()
-        order = sorted(indices, key=lambda index: (len(words.encoded[index].ids), index))
-        ends = np.cumsum([len(words.encoded[index].picks) for index in order])
-        for index, part in zip(order, np.split(scores, ends[:-1]), strict=True):
-            outputs[index] = part
-    model.train(training)
-    return outputs
+    scores = np.zeros((len(words.gold), len(words.labels)), dtype=np.float32)
+    with evaluation_mode(model):
+        for batch, found in in_batches(
+            lengths_of(words.encoded), words.batch, lambda batch: model(*batch.inputs), inference
+        ):
+            scores[batch.words] = found.float().cpu().numpy()
+    return [scores[window.words] for window in words.encoded]
 
 
 def by_words(split: TaggedWords, outputs: Outputs) -> NDArray[np.float32]:
