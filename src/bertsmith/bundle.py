@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from bertsmith.errors import InputError
 from bertsmith.files import atomic_directory, storage_errors
-from bertsmith.interop import huggingface
+from bertsmith.interop import huggingface, model_files
 from bertsmith.model.bert import (
     Bert,
     BertForChoice,
@@ -120,11 +120,11 @@ def load_bundle(directory: Path | str, allow_missing: bool = False) -> Bundle:
         raise InputError(f"{directory}: no such directory; expected a model directory with config.json")
     if not (directory / "config.json").exists() and (directory / "model" / "config.json").is_file():
         raise InputError(f"{directory}: a run, not a model; its model is {directory / 'model'}")
-    values = huggingface.read_config(directory / "config.json")
+    values = model_files.read_config(directory / "config.json")
     config = huggingface.config_from_huggingface(values, directory / "config.json")
     tokenizer = Tokenizer.load(directory)
     _check_vocabulary(tokenizer, config, directory)
-    stored = huggingface.read_state(directory)
+    stored = model_files.read_state(directory)
     state = huggingface.state_from_huggingface(
         stored, huggingface.model_type_of(config), huggingface.pad_id_of(values)
     )
@@ -141,7 +141,7 @@ def load_shape(directory: Path | str) -> Bundle:
     """
     directory = Path(directory)
     path = directory / "config.json"
-    config = huggingface.config_from_huggingface(huggingface.read_config(path), path)
+    config = huggingface.config_from_huggingface(model_files.read_config(path), path)
     tokenizer = Tokenizer.load(directory)
     _check_vocabulary(tokenizer, config, directory)
     return Bundle(config, tokenizer, None, {}, directory)
@@ -165,7 +165,7 @@ def _read_task(
         settings = {"max_query_len": min(64, seq_len // 4)}
         return {"task": "answer", "head": "spans", "labels": None, "seq_len": seq_len, "settings": settings}
     if path.is_file():
-        task = huggingface.read_config(path)
+        task = model_files.read_config(path)
         _check_task(task, path, config, None if classifier is None else classifier.shape[0])
         return task
     if classifier is None:

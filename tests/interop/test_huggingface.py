@@ -1,10 +1,9 @@
-"""Files of Hugging Face's tools, and the same model under every spelling of its weights' names."""
+"""Hugging Face's settings, and the same model under every spelling of its weights' names."""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 from pathlib import Path
 
 import pytest
@@ -16,13 +15,12 @@ from bertsmith.errors import InputError
 from bertsmith.interop.huggingface import (
     config_from_huggingface,
     config_to_huggingface,
-    read_config,
-    read_state,
     state_from_huggingface,
     state_to_huggingface,
     task_from_huggingface,
     their_name,
 )
+from bertsmith.interop.model_files import read_state
 from bertsmith.model.bert import Bert, BertForPreTraining
 from bertsmith.model.config import BertConfig
 from tests.model.rows import VOCAB_SIZE, random_ids, rows_of
@@ -110,71 +108,6 @@ def test_half_precision_files_become_float32(stored):
     assert {value.dtype for value in state_from_huggingface(halves).values()} == {torch.float32}
 
 
-class Payload:
-    """Unpickling this runs a command, as a malicious file would."""
-
-    def __init__(self, command: str) -> None:
-        self.command = command
-
-    def __reduce__(self):
-        return os.system, (self.command,)
-
-
-@pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])
-def test_c052_a_pickle_that_runs_code_is_refused_and_nothing_runs(stored, tmp_path, legacy):
-    mark = tmp_path / "case_pwned"
-    content = dict(stored) | {"extra": Payload(f"touch {mark}")}
-    torch.save(content, tmp_path / "pytorch_model.bin", _use_new_zipfile_serialization=not legacy)
-    with pytest.raises(InputError, match=r"pytorch_model.bin: refused.*may run code") as caught:
-        read_state(tmp_path)
-    assert not mark.exists()
-    assert "\n" not in str(caught.value)
-
-
-def test_c052_a_bin_of_tensors_alone_loads(stored, tmp_path):
-    for content in (stored, {"state_dict": stored, "epoch": 3}):
-        torch.save(content, tmp_path / "pytorch_model.bin")
-        loaded = read_state(tmp_path)
-        assert loaded.keys() == stored.keys()
-
-
-def test_a_bin_that_holds_something_else_is_refused(tmp_path):
-    torch.save({"weights": [1, 2, 3]}, tmp_path / "pytorch_model.bin")
-    with pytest.raises(InputError, match="expected a dictionary of tensors"):
-        read_state(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
-@pytest.mark.parametrize("kept", [0, 4, 100, -20])
-def test_a_cut_file_of_weights_is_one_clear_error(stored, tmp_path, name, kept):
-    path = tmp_path / name
-    save_file(stored, path) if name.endswith("safetensors") else torch.save(stored, path)
-    path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(InputError, match=r"not a whole .* file|refused") as caught:
-        read_state(tmp_path)
-    assert name in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_weights_in_several_files_are_read_together(stored, tmp_path):
-    names = sorted(stored)
-    files = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
-    for file, part in files.items():
-        save_file({name: stored[name] for name in part}, tmp_path / file)
-    weight_map = {name: file for file, part in files.items() for name in part}
-    index = tmp_path / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": weight_map}))
-    assert read_state(tmp_path).keys() == stored.keys()
-    (tmp_path / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(InputError, match="model-00002-of-00002"):
-        read_state(tmp_path)
-
-
-def test_no_weights_is_an_error_that_says_what_is_expected(tmp_path):
-    with pytest.raises(InputError, match=r"model\.safetensors or pytorch_model\.bin"):
-        read_state(tmp_path)
-
-
 @pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "relu"])
 def test_config_goes_there_and_back(activation):
     config = BertConfig(VOCAB_SIZE, 24, 2, 3, 48, 40, 3, activation, 0.2, 0.05, 1e-6, 0.03)
@@ -228,15 +161,6 @@ def test_a_config_without_a_size_is_refused():
     del values["hidden_size"]
     with pytest.raises(InputError, match="hidden_size missing"):
         config_from_huggingface(values, Path("config.json"))
-
-
-@pytest.mark.parametrize("content", ["", "{", '{"a": 1}}', "[1, 2]", "\x00\x01"])
-def test_a_broken_config_is_one_clear_error(tmp_path, content):
-    path = tmp_path / "config.json"
-    path.write_text(content)
-    with pytest.raises(InputError, match=r"config\.json: (not valid JSON|holds list)") as caught:
-        read_config(path)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_classifier_dropout_of_its_own_is_told(caplog):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bertsmith.recipes.pretrain import pretrain
-from tests.recipes import pretraining
+from tests.recipes import pretraining, tiny
 
 _DISK_BYTES = 2 << 20
 
@@ -26,6 +26,20 @@ def finished_run(pretraining_data: Path, tmp_path_factory: pytest.TempPathFactor
     out = tmp_path_factory.mktemp("run") / "whole"
     pretrain(pretraining.settings(pretraining_data, out, checkpoint_steps=5))
     return out
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny model's directory, as pretraining leaves it."""
+    return tiny.save_model(tmp_path_factory.mktemp("tiny") / "model")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of rows that the tiny model can learn; dev.csv is beside it."""
+    folder = tmp_path_factory.mktemp("data")
+    tiny.write_csv(folder / "dev.csv", tiny.make_rows(40, seed=1))
+    return tiny.write_csv(folder / "train.csv", tiny.make_rows(160))
 
 
 @pytest.fixture

@@ -10,12 +10,6 @@ from bertsmith import predictor
 from bertsmith.errors import InputError
 from bertsmith.recipes.config import FillConfig
 from bertsmith.recipes.fill import fill
-from tests.recipes import tiny
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.save_model(tmp_path_factory.mktemp("fill") / "model")
 
 
 def test_each_mask_gets_its_candidates(model: Path) -> None:

@@ -33,18 +33,6 @@ transformers = pytest.importorskip("transformers")
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.save_model(tmp_path_factory.mktemp("tiny") / "model")
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    tiny.write_csv(folder / "dev.csv", tiny.make_rows(40, seed=1))
-    return tiny.write_csv(folder / "train.csv", tiny.make_rows(160))
-
-
-@pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, model: Path, data: Path) -> Path:
     out = tmp_path_factory.mktemp("run") / "run"
     finetune(tiny.config(model, data, out, dev=str(data.parent / "dev.csv"), seeds=2))

@@ -35,18 +35,6 @@ from tests.recipes import tiny
 GRID = ["batch-size=16,32", "optimizer.learning-rate=3e-3,1e-3", "epochs=2,3"]
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.save_model(tmp_path_factory.mktemp("tiny") / "model")
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    tiny.write_csv(folder / "dev.csv", tiny.make_rows(40, seed=1))
-    return tiny.write_csv(folder / "train.csv", tiny.make_rows(160))
-
-
 def plan(model: Path, data: Path, out: Path, **settings: Any) -> FinetuneConfig:
     values: dict[str, Any] = {"dev": str(data.parent / "dev.csv"), "epochs": 2, "resume": True}
     values |= {"optimizer": OptimizerConfig(learning_rate=1e-3)}

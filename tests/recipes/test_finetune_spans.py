@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import shutil
@@ -16,7 +17,6 @@ import bertsmith
 from bertsmith.bundle import save_bundle
 from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForPreTraining
-from bertsmith.model.config import BertConfig
 from bertsmith.recipes.compare import compare_runs
 from bertsmith.recipes.config import EvaluateConfig, FinetuneConfig, PredictConfig
 from bertsmith.recipes.evaluate import evaluate
@@ -34,16 +34,8 @@ Rows = list[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    shape = BertConfig(
-        vocab_size=len(VOCABULARY),
-        hidden_size=32,
-        num_layers=2,
-        num_heads=2,
-        intermediate_size=64,
-        max_positions=64,
-        hidden_dropout=0.0,
-        attention_dropout=0.0,
-        initializer_std=0.1,
+    shape = dataclasses.replace(
+        tiny.SHAPE, vocab_size=len(VOCABULARY), hidden_dropout=0.0, attention_dropout=0.0
     )
     torch.manual_seed(0)
     path = tmp_path_factory.mktemp("model") / "start"

@@ -1,0 +1,79 @@
+"""Files of a Hugging Face model directory: config.json, safetensors and tensor-only .bin files."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from bertsmith.errors import InputError
+
+State = dict[str, Tensor]
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Return config.json as it is.
+
+    Raises:
+        InputError: the file is missing or holds no JSON object.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; a model directory holds config.json, weights, a vocabulary")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path}: not valid JSON ({error}); copy the file again") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: holds {type(values).__name__}, expected a JSON object of settings")
+    return values
+
+
+def read_state(directory: Path) -> State:
+    """Return the weights of a model directory under their stored names.
+
+    Raises:
+        InputError: there are none, a file is broken, or it holds more than tensors.
+    """
+    for name, read in (("model.safetensors", _read_safetensors), ("pytorch_model.bin", _read_bin)):
+        if (directory / name).is_file():
+            return read(directory / name)
+        index = directory / f"{name}.index.json"
+        if index.is_file():
+            state: State = {}
+            for shard in sorted(set(read_config(index).get("weight_map", {}).values())):
+                state |= read(directory / Path(shard).name)
+            return state
+    raise InputError(f"{directory}: no weights; expected model.safetensors or pytorch_model.bin")
+
+
+def _read_safetensors(path: Path) -> State:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path}: not a whole safetensors file ({error}); copy it again") from error
+
+
+def _read_bin(path: Path) -> State:
+    """Read a .bin file with the reader that builds tensors and runs no code."""
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise InputError(
+            f"{path}: refused, the file holds more than tensors and may run code when loaded; "
+            "get the model as .safetensors from a source you trust"
+        ) from error
+    except (RuntimeError, EOFError, OSError, KeyError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{path}: not a whole PyTorch file ({reason}); copy it again") from error
+    for wrapper in ("state_dict", "model"):
+        if isinstance(loaded, dict) and isinstance(loaded.get(wrapper), dict):
+            loaded = loaded[wrapper]
+    if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
+        raise InputError(f"{path}: expected a dictionary of tensors; save the model's state_dict()")
+    return dict(loaded)
