@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +27,7 @@ from bertsmith.model.bert import (
 )
 from bertsmith.model.config import BertConfig
 from bertsmith.model.task_heads import BertForTagging, FeatureTagger
+from bertsmith.stored_task import check_stored_task
 from bertsmith.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,6 @@ _ARCHITECTURES: dict[type[nn.Module], str] = {
     BertForTagging: "BertForTokenClassification",
     FeatureTagger: "BertModel",  # other programs know no such head; they load the encoder
 }
-_TAGGED = ("tagging", "feature-tagging")
 
 
 @dataclass(frozen=True)
@@ -166,7 +165,8 @@ def _read_task(
         return {"task": "answer", "head": "spans", "labels": None, "seq_len": seq_len, "settings": settings}
     if path.is_file():
         task = model_files.read_config(path)
-        _check_task(task, path, config, None if classifier is None else classifier.shape[0])
+        outputs = None if classifier is None else classifier.shape[0]
+        check_stored_task(task, path, config.max_positions, outputs)
         return task
     if classifier is None:
         return None
@@ -187,36 +187,6 @@ def _read_task(
     if single not in architectures:
         return None
     return huggingface.task_from_huggingface(values, classifier.shape[0], directory / "config.json")
-
-
-def _check_task(task: Mapping[str, Any], path: Path, config: BertConfig, num_outputs: int | None) -> None:
-    """Refuse a task.json that was edited or belongs to other weights.
-
-    Raises:
-        InputError: label names, length, columns or temperature are not what the model can use.
-    """
-    labels, seq_len, columns = task.get("labels"), task.get("seq_len"), task.get("columns")
-    if task.get("head") in ("classification", "multi-label", *_TAGGED) and (
-        not isinstance(labels, list)
-        or not all(isinstance(label, str) for label in labels)
-        or len(set(labels)) != num_outputs
-        or len(labels) != num_outputs
-    ):
-        raise InputError(f"{path}: labels is {labels!r}; expected {num_outputs} names, one for each output")
-    if seq_len is not None and (type(seq_len) is not int or not 3 <= seq_len <= config.max_positions):
-        raise InputError(f"{path}: seq_len is {seq_len!r}; expected 3 to {config.max_positions}")
-    thresholds = (task.get("tuned") or {}).get("thresholds")
-    if thresholds is not None and len(thresholds) != num_outputs:
-        raise InputError(f"{path}: {len(thresholds)} thresholds; expected {num_outputs}, one for each label")
-    needed = {"text", "second_text", "label"}
-    if columns is not None and (
-        not isinstance(columns, dict) or not needed <= set(columns) <= {*needed, "label_separator"}
-    ):
-        raise InputError(f"{path}: columns is {columns!r}; expected text, second_text and label")
-    tuned = task.get("tuned")
-    temperature = tuned.get("temperature", 1.0) if isinstance(tuned, dict) else 1.0
-    if type(temperature) not in (int, float) or not 0.0 < temperature < math.inf:
-        raise InputError(f"{path}: temperature is {temperature!r}; expected a number above 0")
 
 
 def _cut_padded_vocabulary(state: dict[str, Tensor], config: BertConfig, directory: Path) -> None:

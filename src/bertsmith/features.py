@@ -61,7 +61,7 @@ def choose_layers(name: str, num_layers: int) -> LayerChoice:
     Raises:
         InputError: the name is unknown, or the model has fewer layers than it takes.
     """
-    if name not in LAYER_CHOICES:
+    if not isinstance(name, str) or name not in LAYER_CHOICES:
         raise InputError(f"features is {name!r}; take one of {', '.join(LAYER_CHOICES)}")
     choice = LAYER_CHOICES[name](num_layers)
     if len(choice.layers) > num_layers:

@@ -73,7 +73,7 @@ def load(path: str | Path, precision: str = "float32", batch_tokens: int = 4096)
 
 def _model_of(bundle: Bundle) -> nn.Module:
     """Return the model with the head that is stored, or the encoder alone."""
-    kind = KINDS.get((bundle.task or {}).get("head", ""))
+    kind = KINDS.get((bundle.task or {}).get("head") or "")
     if kind is not None:
         return kind.load_model(bundle, None)
     if "mlm_head.dense.weight" in bundle.state and not untied_decoder(bundle):
@@ -92,10 +92,10 @@ class Predictor:
     """
 
     def __init__(self, bundle: Bundle, model: nn.Module, inference: Inference) -> None:
-        task = bundle.task or {}
+        encoding = Encoding.of(bundle)
         self.bundle = bundle
-        self.seq_len: int = task.get("seq_len") or bundle.config.max_positions
-        self.truncation: str = task.get("truncation") or "tail"
+        self.seq_len = encoding.seq_len
+        self.truncation = encoding.truncation
         self._model = model.to(inference.device).eval()
         self._inference = inference
 

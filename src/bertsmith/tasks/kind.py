@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from bertsmith.bundle import Bundle
+from bertsmith.errors import InputError
 from bertsmith.layout import Tokens
 from bertsmith.significance import Sample
-from bertsmith.tasks.encode import CUTS, EncodedRow
+from bertsmith.tasks.encode import CUTS, TRUNCATIONS, EncodedRow
 from bertsmith.tasks.inference import Inference
 from bertsmith.tasks.source import DataSource, RowSet
 from bertsmith.text.tokenizer import Tokenizer
@@ -94,10 +95,17 @@ class Encoding:
 
     @classmethod
     def of(cls, bundle: Bundle) -> Encoding:
-        """Return how a fine-tuned model's rows are encoded, as stored with it."""
+        """Return how a fine-tuned model's rows are encoded, as stored with it.
+
+        Raises:
+            InputError: task.json names a truncation that does not exist.
+        """
         stored = bundle.task or {}
         seq_len = stored.get("seq_len") or bundle.config.max_positions
         truncation = stored.get("truncation") or "tail"
+        if truncation not in TRUNCATIONS:
+            path = bundle.directory / "task.json"
+            raise InputError(f"{path}: truncation is {truncation!r}; expected {', '.join(TRUNCATIONS)}")
         return cls(bundle.tokenizer, seq_len, truncation, stored.get("settings") or {})
 
     def stored(self) -> dict[str, Any]:

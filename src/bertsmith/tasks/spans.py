@@ -196,15 +196,8 @@ def _score(task: Task, split: Split, outputs: Outputs, tuned: Mapping[str, Any])
 
 
 def _threshold(tuned: Mapping[str, Any]) -> float | None:
-    """Return the null odds beyond which there is no answer; ``None``: there always is one.
-
-    Raises:
-        InputError: what the model stores is no number.
-    """
-    value = tuned.get("null_threshold")
-    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
-        raise InputError(f"task.json, tuned: null_threshold is {value!r}; expected a number")
-    return value
+    """Return the null odds beyond which there is no answer; ``None``: there always is one."""
+    return tuned.get("null_threshold")
 
 
 def _loss(questions: Questions, outputs: Outputs) -> float:
