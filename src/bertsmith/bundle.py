@@ -85,7 +85,7 @@ def save_bundle(
         config, _ARCHITECTURES[type(model)], task, tokenizer.pad_id, getattr(model, "num_outputs", None)
     )
     with atomic_directory(Path(directory)) as temporary, storage_errors(Path(directory)):
-        (temporary / "config.json").write_text(_as_json(values), encoding="utf-8")
+        _write(temporary / "config.json", _as_json(values))
         stored = huggingface.state_to_huggingface(
             state, values["model_type"], tokenizer.pad_id, _ARCHITECTURES[type(model)]
         )
@@ -94,8 +94,13 @@ def save_bundle(
         stored_tokenizer.max_length = config.max_positions
         stored_tokenizer.save(temporary)
         if task is not None:
-            (temporary / "task.json").write_text(_as_json(task), encoding="utf-8")
-        (temporary / "README.md").write_text(card, encoding="utf-8")
+            _write(temporary / "task.json", _as_json(task))
+        _write(temporary / "README.md", card)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file; a label may hold half a surrogate pair, which is written as JSON spells it."""
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def _as_json(value: Any) -> str:

@@ -83,6 +83,8 @@ def run(arguments: Sequence[str]) -> int:
         print(_version())
         return DONE
     verb = arguments[0]
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a text of the data may hold what no encoding can
+        sys.stdout.reconfigure(errors="backslashreplace")
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     try:
         return _run_verb(verb, list(arguments[1:]))

@@ -42,7 +42,7 @@ from bertsmith.tasks.choice import encode_choices
 from bertsmith.tasks.choice_rows import row_to_choose
 from bertsmith.tasks.classification import LabelledRows
 from bertsmith.tasks.cloze import best_pieces, masked_row
-from bertsmith.tasks.encode import WINDOWS, RowBatch, Texts, encode_rows
+from bertsmith.tasks.encode import WINDOWS, RowBatch, Texts, encode_rows, listed
 from bertsmith.tasks.inference import Inference, inference_settings, rows_in_batches, run_rows
 from bertsmith.tasks.kind import Encoding, Kind, Split
 from bertsmith.tasks.questions import encode_questions
@@ -144,9 +144,7 @@ class Predictor:
         Raises:
             InputError: the model has no head for words, or an item is neither a text nor a list of words.
         """
-        if isinstance(texts, str):
-            raise InputError(f"expected a list of texts, got one text {texts[:40]!r}; write [text]")
-        return self.tag_rows([row_to_tag(number, text) for number, text in enumerate(texts)])
+        return self.tag_rows([row_to_tag(number, text) for number, text in enumerate(listed(texts))])
 
     def tag_rows(self, rows: Sequence[TaggedRow]) -> list[Tagging]:
         """Return the same for rows as they are read from files; those of one document see each other.
@@ -169,7 +167,7 @@ class Predictor:
             InputError: the model does not choose, or an item is no context with choices.
         """
         kind = self._kind("choice")
-        rows = RowSet([row_to_choose(number, item) for number, item in enumerate(items)], "items")
+        rows = RowSet([row_to_choose(number, item) for number, item in enumerate(listed(items))], "items")
         split = encode_choices(rows, self._encoding, "item number {}".format)
         return [Choice(**answer, truncated=cut) for answer, cut in self._answers(kind, split)]
 
@@ -358,12 +356,10 @@ def _checked(texts: Sequence[Text]) -> list[Texts]:
     """Return texts as pairs whose second may be ``None``.
 
     Raises:
-        InputError: it is a single string, or an item is neither a text nor a pair.
+        InputError: it is no list, or an item is neither a text nor a pair.
     """
-    if isinstance(texts, str):
-        raise InputError(f"expected a list of texts, got one text {texts[:40]!r}; write [text]")
     pairs: list[Texts] = []
-    for number, text in enumerate(texts):
+    for number, text in enumerate(listed(texts)):
         if isinstance(text, str):
             pairs.append((text, None))
         elif (

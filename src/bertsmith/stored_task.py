@@ -61,8 +61,7 @@ def _check_columns(columns: Mapping[str, Any] | None, path: Path) -> None:
     is_known = _NEEDED <= columns.keys() <= {*_NEEDED, "label_separator"}
     if not is_known or not all(value is None or isinstance(value, str) for value in columns.values()):
         raise InputError(
-            f"{path}: columns is {columns!r}; expected text, second_text and label, each the name of a column "
-            "or null"
+            f"{path}: columns is {columns!r}; expected text, second_text and label, each a column or null"
         )
     if not columns["text"]:
         raise InputError(f"{path}: columns, text is {columns['text']!r}; expected the name of a column")

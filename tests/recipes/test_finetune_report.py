@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 from bertsmith.recipes.config import PredictConfig
@@ -31,3 +33,22 @@ def test_texts_come_back_from_the_predictions_as_they_were(tmp_path: Path) -> No
     assert counts["rows"] == 5
     answers = [json.loads(line) for line in out.read_text().splitlines()]
     assert [answer["label"] for answer in answers] == [line["label"] for line in lines]
+
+
+def test_labels_that_utf8_cannot_hold_are_stored_and_come_back(tmp_path: Path) -> None:
+    odd = "pos \ud800"
+    rows = [{"text": text, "label": odd if label == "pos" else label} for text, label in tiny.make_rows(40)]
+    data = tmp_path / "train.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    finetune(tiny.config(tiny.save_model(tmp_path / "start"), data, tmp_path / "run", epochs=1))
+    model = str(tmp_path / "run" / "model")
+    assert json.loads((tmp_path / "run" / "model" / "task.json").read_text())["labels"] == ["neg", odd]
+    found = subprocess.run(
+        [sys.executable, "-m", "bertsmith", "predict", "--model", model, "--input", str(data), "--out", "-"],
+        capture_output=True,
+        check=True,
+    )
+    answers = [json.loads(line) for line in found.stdout.decode("utf-8").splitlines()]
+    assert len(answers) == 40
+    assert {answer["label"] for answer in answers} <= {"neg", odd}
+    assert set(answers[0]["probabilities"]) == {"neg", odd}

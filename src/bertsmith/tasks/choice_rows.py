@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -264,8 +264,12 @@ def row_to_choose(number: int, item: Any) -> ChoiceRow:
     Raises:
         InputError: it is no context with two or more choices.
     """
-    if isinstance(item, (tuple, list)) and len(item) == 2 and not isinstance(item[1], str):
+    if isinstance(item, (tuple, list)) and len(item) == 2 and _is_many(item[1]):
         context, choices = item[0], tuple(item[1])
         if all(isinstance(text, str) for text in (context, *choices)) and len(choices) > 1:
             return ChoiceRow(context, choices, None, number)
     raise InputError(f"item number {number} is no (context, [two or more choices]), all of them texts")
+
+
+def _is_many(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))

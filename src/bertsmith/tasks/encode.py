@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar
@@ -106,6 +106,19 @@ def check_seq_len(seq_len: int, max_positions: int, truncation: str) -> None:
         )
     if truncation not in TRUNCATIONS:
         raise InputError(f"truncation is {truncation!r}; take one of {', '.join(TRUNCATIONS)}")
+
+
+def listed(items: Any) -> list[Any]:
+    """Return the items that a caller gave.
+
+    Raises:
+        InputError: it is a single text, or nothing with an order.
+    """
+    if isinstance(items, str):
+        raise InputError(f"expected a list of texts, got one text {items[:40]!r}; write [text]")
+    if isinstance(items, (bytes, Mapping, Set)) or not isinstance(items, Iterable):
+        raise InputError(f"expected a list, got a {type(items).__name__}; write [item]")
+    return list(items)
 
 
 def encode_rows(

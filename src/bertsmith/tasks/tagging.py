@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -205,7 +206,7 @@ def _documents(rows: Sequence[TaggedRow], context: str) -> list[tuple[int, int]]
         for place, row in enumerate(rows)
         if context == "sentence" or place == 0 or row.document != rows[place - 1].document
     ]
-    return list(zip(firsts, [*firsts[1:], len(rows)], strict=True))
+    return list(itertools.pairwise([*firsts, len(rows)]))
 
 
 def _encoded(
