@@ -185,3 +185,12 @@ def test_defaults_of_finetune_are_those_of_its_task(tmp_path, capsys):
     assert found("--config", str(tmp_path / "run.yaml")) == (512, 1e-3)
     (tmp_path / "run.yaml").write_text("task: cmrc2018\n")
     assert found("--config", str(tmp_path / "run.yaml")) == (384, 2e-5)
+
+
+def test_a_value_that_settings_refuse_is_one_line_without_rules(capsys):
+    words = ["finetune", "--task", "sst2", "--model", "m", "--data", "d", "--out", "o"]
+    assert run([*words, "--optimizer.learning-rate", "nan"]) == 2
+    message = capsys.readouterr().err
+    assert "learning_rate is nan; it has to be above 0 and finite" in message
+    assert "-----" not in message
+    assert message.count("\n") == 1

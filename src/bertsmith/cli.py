@@ -214,7 +214,7 @@ def _parse(verb: str, arguments: list[str], default: Any) -> tuple[Any, Output]:
 def _one_line(box: str, verb: str) -> str:
     """Return the first words of an error box as one line."""
     lines = [line for line in box.splitlines() if not line.startswith(("╭", "╰"))]
-    words = re.sub(r"[│─]+", " ", "\n".join(lines))
+    words = re.sub(r"[│─]+|-{5,}", " ", "\n".join(lines))
     words = re.sub(r"(For full|Argument) helptext.*", "", words, flags=re.DOTALL)
     return f"{' '.join(words.split())}; see bertsmith {verb} --help"
 

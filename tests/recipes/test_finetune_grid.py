@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -153,3 +154,10 @@ def test_a_rate_that_a_task_has_by_default_can_be_swept() -> None:
     assert [cell.config.optimizer.learning_rate for cell in cells] == [1e-3, 3e-3]
     with pytest.raises(InputError, match=r"learning-rate is 0\.01, which would be ignored"):
         cells_of(swept(bare, optimizer=OptimizerConfig(learning_rate=1e-2), grid=["glue"]))
+
+
+@pytest.mark.parametrize("dropout", [1.0, -0.1, math.nan])
+def test_a_dropout_out_of_range_is_refused_before_anything_is_written(dropout):
+    config = FinetuneConfig("classify", "model", "data", "out", dropout=dropout)
+    with pytest.raises(InputError, match=r"dropout is .*; it has to be at least 0 and below 1"):
+        cells_of(config)

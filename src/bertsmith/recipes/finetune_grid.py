@@ -56,6 +56,8 @@ def check(config: FinetuneConfig) -> None:
         raise InputError(
             f"layer-rate-decay is {config.layer_rate_decay}; it has to be above 0 and at most 1 (no decay)"
         )
+    if config.dropout is not None and not 0.0 <= config.dropout < 1.0:
+        raise InputError(f"dropout is {config.dropout}; it has to be at least 0 and below 1")
     for name, is_used in (
         ("reinit-layers", config.reinit_layers > 0),
         ("layer-rate-decay", config.layer_rate_decay != 1.0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from bertsmith.errors import InputError
 from bertsmith.tasks.entities import Entity
 
 _LETTER = r"[[\p{L}\p{M}\p{N}_]&&[^\p{Han}]]"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _WORD = rf"\p{{Han}}|{_LETTER}+(?:(?:\.-|[.&\-]){_LETTER}+|['’]{_LETTER}{{2,}})*|\S"
 
 Place = tuple[int, int]
@@ -59,7 +61,8 @@ def words_of(text: str) -> tuple[Place, ...]:
     apostrophe inside of it (AT&T, U.S, 1996-08-22, O'Brien, but Ada's is three); so is any other character
     that is no white space.
     """
-    return tuple(place for _, place in _splitter().pre_tokenize_str(text))
+    whole = _SURROGATE.sub("\ufffd", text)  # half a pair, which the splitter cannot take; places stay
+    return tuple(place for _, place in _splitter().pre_tokenize_str(whole))
 
 
 @lru_cache(maxsize=1)
