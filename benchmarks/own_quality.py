@@ -20,7 +20,6 @@ import gzip
 import json
 import random
 import tempfile
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +34,7 @@ from quality_runs import (
     finetune_ours,
     means_of_both,
     read_runs,
-    run_once,
-    seeds_of,
-    sides_of,
+    run_sides,
     versions,
 )
 
@@ -51,13 +48,9 @@ def main() -> None:
     arguments = parse()
     out = Path(arguments.out)
     names = ("limit_rows", "epochs", "batch_size", "rate", "seq_len")
-    settings = {"model": arguments.model_name, **{name: getattr(arguments, name) for name in names}}
     if arguments.model is None and not arguments.print:
         arguments.model = chinese_start(Path(arguments.data), out / "chinese-start")
-    for seed in seeds_of(arguments):
-        for side in sides_of(arguments):
-            run = {"task": arguments.task, "side": side, "seed": seed}
-            run_once(out, run, settings, partial(measure, side, seed, arguments))
+    run_sides(arguments, names, measure)
     print(json.dumps(collect(out, arguments.task), indent=None if arguments.json else 1))
 
 

@@ -10,6 +10,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,25 @@ def run_once(
     shown = ", ".join(f"{split} {found[split]}" for split in ("dev", "test") if found.get(split))
     print(f"  {shown}, {result['seconds']} s", file=sys.stderr)
     write(path, result)
+
+
+def run_sides(
+    arguments: argparse.Namespace,
+    names: Sequence[str],
+    measure: Callable[[str, int, argparse.Namespace], dict[str, Any]],
+) -> None:
+    """Measure a task's runs that are not there yet: each side with each seed.
+
+    Args:
+        arguments: of the benchmark, with its one task.
+        names: of the arguments that a run depends on besides the model.
+        measure: from side, seed and arguments to what was found.
+    """
+    settings = {"model": arguments.model_name, **{name: getattr(arguments, name) for name in names}}
+    for seed in seeds_of(arguments):
+        for side in sides_of(arguments):
+            run = {"task": arguments.task, "side": side, "seed": seed}
+            run_once(Path(arguments.out), run, settings, partial(measure, side, seed, arguments))
 
 
 def write(path: Path, result: dict[str, Any]) -> None:

@@ -23,7 +23,6 @@ import json
 import math
 import random
 import tempfile
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +37,7 @@ from quality_runs import (
     finetune_ours,
     means_of_both,
     read_runs,
-    run_once,
-    seeds_of,
-    sides_of,
+    run_sides,
     versions,
 )
 
@@ -53,11 +50,7 @@ def main() -> None:
     arguments = parse()
     out = Path(arguments.out)
     names = ("train_rows", "dev_rows", "epochs", "batch_size", "rate", "seq_len", "window_overlap")
-    settings = {"model": arguments.model_name, **{name: getattr(arguments, name) for name in names}}
-    for seed in seeds_of(arguments):
-        for side in sides_of(arguments):
-            run = {"task": arguments.task, "side": side, "seed": seed}
-            run_once(out, run, settings, partial(measure, side, seed, arguments))
+    run_sides(arguments, names, measure)
     print(json.dumps(collect(out, arguments.task), indent=None if arguments.json else 1))
 
 

@@ -25,7 +25,7 @@ from bertsmith.recipes.pretrain_evaluation import (
     expect_evaluation,
     probe_the_start,
 )
-from bertsmith.recipes.pretrain_init import first_model, initial_model
+from bertsmith.recipes.pretrain_init import first_model, initial_model, start_word_bias
 from bertsmith.recipes.pretrain_phases import Phases
 from bertsmith.recipes.pretrain_probes import check_probes, read_probes
 from bertsmith.recipes.pretrain_ranks import (
@@ -134,7 +134,9 @@ def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
     fixed = fixed_settings(config, architecture, str(precision), phases, tokenizer)
     found = distributed.from_main(lambda: open_run(config, fixed))
     torch.manual_seed(seed_of(config.seed, "weights"))
-    model = first_model(config, architecture, initial, instances, tokenizer)
+    model = first_model(architecture, initial)
+    if found is None:
+        start_word_bias(model, config, instances, tokenizer)
     prepare_layers(model, device, config.compile, config.checkpoint_activations)
     place(model, config.sharding, instances, device)
     optimizer = build_optimizer(model, config.optimizer)

@@ -50,28 +50,28 @@ def initial_model(config: PretrainConfig, tokenizer: Tokenizer, instances: Insta
     return extended(bundle, tokenizer, piece_counts(instances, tokenizer.vocab_size))
 
 
-def first_model(
-    config: PretrainConfig,
-    architecture: BertConfig,
-    initial: Bundle | None,
-    instances: Instances,
-    tokenizer: Tokenizer,
-) -> BertForPreTraining:
-    """Return the model before the first step.
+def first_model(architecture: BertConfig, initial: Bundle | None) -> BertForPreTraining:
+    """Return the model before the first step: with random weights, or those to go on from."""
+    if initial is None:
+        return BertForPreTraining(architecture)
+    return load_pretraining_model(dataclasses.replace(initial, config=architecture))
 
-    With the word bias "frequency" its head begins with the logarithm of each piece's share of the pieces that
-    masks choose, so its loss begins at the unigram level instead of ln V.
+
+def start_word_bias(
+    model: BertForPreTraining, config: PretrainConfig, instances: Instances, tokenizer: Tokenizer
+) -> None:
+    """Set the bias of the word scores as ``config.word_bias`` says, in place.
+
+    With "frequency" it is the logarithm of each piece's share of the pieces that masks choose, so the loss
+    begins at the unigram level instead of ln V.
     """
-    if initial is not None:
-        return load_pretraining_model(dataclasses.replace(initial, config=architecture))
-    model = BertForPreTraining(architecture)
-    if config.word_bias == "frequency":
-        counts = predicted_counts(piece_counts(instances, tokenizer.vocab_size), tokenizer, config.masking)
-        shares = np.ones(architecture.vocab_size)
-        shares[: len(counts)] += counts
-        with torch.no_grad():
-            model.mlm_head.bias.copy_(torch.from_numpy(np.log(shares / shares.sum())))
-    return model
+    if config.word_bias != "frequency":
+        return
+    counts = predicted_counts(piece_counts(instances, tokenizer.vocab_size), tokenizer, config.masking)
+    shares = np.ones(model.config.vocab_size)
+    shares[: len(counts)] += counts
+    with torch.no_grad():
+        model.mlm_head.bias.copy_(torch.from_numpy(np.log(shares / shares.sum())))
 
 
 def extended(bundle: Bundle, tokenizer: Tokenizer, counts: NDArray[np.int64]) -> Bundle:
