@@ -1,5 +1,5 @@
 # Each target sets up what it needs; the environment is .venv, the command .venv/bin/bertsmith.
-.PHONY: setup demo test test-slow check format bench
+.PHONY: setup demo test test-slow check format bench conformance
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -38,3 +38,7 @@ bench: setup
 	$(BIN)/python benchmarks/pretrain_speed.py
 	$(BIN)/python benchmarks/finetune_speed.py
 	$(BIN)/python benchmarks/prepare_speed.py
+
+# Prints a line a fact and writes the page, which a test compares with the tests' source.
+conformance: setup
+	$(BIN)/python -m pytest -q tests/conformance --ignore tests/conformance/test_page.py --conformance docs/conformance.md
