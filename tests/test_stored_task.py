@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bertsmith.errors import InputError
+from bertsmith.features import POOLINGS
 from bertsmith.stored_task import check_stored_task
 
 PATH = Path("model/task.json")
@@ -61,6 +62,20 @@ def test_every_value_of_a_wrong_type_is_refused(name, value):
 def test_what_was_tuned_is_numbers_in_range(tuned, message):
     with pytest.raises(InputError, match=message):
         check_stored_task(WHOLE | {"tuned": tuned}, PATH, 64, 2)
+
+
+def test_an_embedding_model_says_how_its_vectors_are_made():
+    task = {"task": "embed", "head": "embedding", "labels": None, "seq_len": 16}
+    for pooling in POOLINGS:
+        check_stored_task(task | {"settings": {"pooling": pooling, "normalize": True}}, PATH, 64, None)
+    for settings, message in [
+        (None, "pooling is None; expected mean, max, cls"),
+        ({"pooling": "sum", "normalize": True}, "pooling is 'sum'"),
+        ({"pooling": "mean"}, "normalize is None; expected true or false"),
+        ({"pooling": "mean", "normalize": 1}, "normalize is 1"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            check_stored_task(task | {"settings": settings}, PATH, 64, None)
 
 
 @pytest.mark.parametrize("labels", [["a", "a"], ["a", ""], ["a", 1], ["a"], [], None, [1, 2]])

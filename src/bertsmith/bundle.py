@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from bertsmith.errors import InputError
 from bertsmith.files import atomic_directory, storage_errors
-from bertsmith.interop import huggingface, model_files
+from bertsmith.interop import huggingface, model_files, sentence_transformers
 from bertsmith.model.bert import (
     Bert,
     BertForChoice,
@@ -27,7 +27,7 @@ from bertsmith.model.bert import (
 )
 from bertsmith.model.config import BertConfig
 from bertsmith.model.task_heads import BertForTagging, FeatureTagger
-from bertsmith.stored_task import check_stored_task
+from bertsmith.stored_task import EMBEDDING, check_stored_task
 from bertsmith.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -95,7 +95,20 @@ def save_bundle(
         stored_tokenizer.save(temporary)
         if task is not None:
             _write(temporary / "task.json", _as_json(task))
+        for name, content in _pooling_files(config, task).items():
+            (temporary / name).parent.mkdir(exist_ok=True)
+            _write(temporary / name, _as_json(content))
         _write(temporary / "README.md", card)
+
+
+def _pooling_files(config: BertConfig, task: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the files that say how an embedding model's vectors are made, by name."""
+    if task is None or task.get("head") != EMBEDDING:
+        return {}
+    settings, seq_len = task["settings"], task.get("seq_len") or config.max_positions
+    return sentence_transformers.pooling_files(
+        settings["pooling"], settings["normalize"], seq_len, config.hidden_size
+    )
 
 
 def _write(path: Path, text: str) -> None:
@@ -172,6 +185,12 @@ def _read_task(
         task = model_files.read_config(path)
         outputs = None if classifier is None else classifier.shape[0]
         check_stored_task(task, path, config.max_positions, outputs)
+        return task
+    if (stored := sentence_transformers.read_pooling(directory)) is not None:
+        seq_len = min(stored.seq_len or config.max_positions, config.max_positions)
+        task = {"task": "embed", "head": EMBEDDING, "labels": None, "seq_len": seq_len}
+        task["settings"] = {"pooling": stored.pooling, "normalize": stored.normalize}
+        check_stored_task(task, directory / sentence_transformers.MODULES_FILE, config.max_positions, None)
         return task
     if classifier is None:
         return None

@@ -9,8 +9,11 @@ from typing import Any
 
 from bertsmith.errors import InputError
 
+EMBEDDING = "embedding"
+"""The head of embedding models; it has no weights, its settings say how vectors are made."""
 _NAMED = ("classification", "multi-label", "tagging", "feature-tagging")
 """Heads whose outputs have names."""
+_POOLINGS = ("mean", "max", "cls")
 _NEEDED = {"text", "second_text", "label"}
 _TYPES: Mapping[str, tuple[type, str]] = {
     "task": (str, "a name"),
@@ -43,6 +46,8 @@ def check_stored_task(task: Mapping[str, Any], path: Path, max_positions: int, o
     if seq_len is not None and (type(seq_len) is not int or not 3 <= seq_len <= max_positions):
         raise InputError(f"{path}: seq_len is {seq_len!r}; expected 3 to {max_positions}")
     _check_labels(task, path, outputs)
+    if task.get("head") == EMBEDDING:
+        _check_embedding(task.get("settings") or {}, path)
     _check_columns(task.get("columns"), path)
     _check_tuned(task.get("tuned") or {}, path, outputs)
 
@@ -53,6 +58,13 @@ def _check_labels(task: Mapping[str, Any], path: Path, outputs: int | None) -> N
     right = len(names) == len(set(map(str, names))) and all(isinstance(name, str) and name for name in names)
     if task.get("head") in _NAMED and not (right and len(names) == outputs):
         raise InputError(f"{path}: labels is {labels!r}; expected {outputs} names, one for each output")
+
+
+def _check_embedding(settings: Mapping[str, Any], path: Path) -> None:
+    if settings.get("pooling") not in _POOLINGS:
+        raise InputError(f"{path}: pooling is {settings.get('pooling')!r}; expected {', '.join(_POOLINGS)}")
+    if not isinstance(settings.get("normalize"), bool):
+        raise InputError(f"{path}: normalize is {settings.get('normalize')!r}; expected true or false")
 
 
 def _check_columns(columns: Mapping[str, Any] | None, path: Path) -> None:

@@ -337,3 +337,16 @@ def test_encoding_in_forked_processes_is_quiet_and_right() -> None:
     done = subprocess.run([sys.executable, "-c", _FORKS], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("config", [TokenizerConfig(), TokenizerConfig(lowercase=False, split_chinese=False)])
+def test_what_transformers_saves_without_a_vocab_txt_is_the_same_tokenizer(
+    config: TokenizerConfig, tmp_path: Path
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, "Paris", "paris", "##s", "é", "e", "你"], config)
+    tokenizer.save(tmp_path / "ours")
+    transformers.AutoTokenizer.from_pretrained(tmp_path / "ours").save_pretrained(tmp_path / "theirs")
+    assert not (tmp_path / "theirs" / "vocab.txt").exists()
+    for path in (tmp_path / "theirs", tmp_path / "theirs" / "tokenizer.json"):
+        assert Tokenizer.load(path).identity() == tokenizer.identity()

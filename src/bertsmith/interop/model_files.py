@@ -23,15 +23,24 @@ def read_config(path: Path) -> dict[str, Any]:
     Raises:
         InputError: the file is missing or holds no JSON object.
     """
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; a model directory holds config.json, weights, a vocabulary")
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path}: not valid JSON ({error}); copy the file again") from error
+    values = read_json(path)
     if not isinstance(values, dict):
         raise InputError(f"{path}: holds {type(values).__name__}, expected a JSON object of settings")
     return values
+
+
+def read_json(path: Path) -> Any:
+    """Return what a JSON file of a model directory holds.
+
+    Raises:
+        InputError: the file is missing or holds no JSON.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; a model directory holds config.json, weights, a vocabulary")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path}: not valid JSON ({error}); copy the file again") from error
 
 
 def read_state(directory: Path) -> State:

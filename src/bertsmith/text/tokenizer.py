@@ -142,8 +142,8 @@ class Tokenizer:
         holds capitals; a warning says so.
 
         Args:
-            path: a vocab.txt (WordPiece), a vocab.json with merges.txt beside it or a tokenizer.json
-                (byte-level BPE), or a directory that holds one of them.
+            path: a vocab.txt (WordPiece), a vocab.json with merges.txt beside it (byte-level BPE), a
+                tokenizer.json of either, or a directory that holds one of them.
 
         Raises:
             InputError: there is no vocabulary, a special token is missing, or a settings file is broken.
@@ -152,7 +152,9 @@ class Tokenizer:
         directory = file.parent
         settings = _read_json(directory / SETTINGS_FILE) or {}
         engine = _read_json(directory / TOKENIZER_FILE) or {}
-        read = _read_bpe if file.suffix == ".json" else _read_wordpiece
+        model = (engine.get("model") or {}).get("type")
+        is_bpe = file.suffix == ".json" and (file.name, model) != (TOKENIZER_FILE, "WordPiece")
+        read = _read_bpe if is_bpe else _read_wordpiece
         vocab, config = read(file, settings, engine)
         tokenizer = cls(vocab, config, where=str(file))
         length = settings.get("model_max_length")
@@ -343,7 +345,7 @@ def _vocabulary_file(path: Path) -> Path:
     if found:
         return found[0]
     engine = (_read_json(path / TOKENIZER_FILE) or {}).get("model") or {}
-    if engine.get("type") == "BPE":
+    if engine.get("type") in ("BPE", "WordPiece"):  # transformers writes no other file since version 5
         return path / TOKENIZER_FILE
     raise InputError(
         f"{path / wordpiece.VOCABULARY_FILE}: no such vocabulary; give a vocab.txt, a vocab.json or their "
@@ -356,7 +358,7 @@ def _read_wordpiece(
 ) -> tuple[list[str], TokenizerConfig]:
     from bertsmith.text.vocabulary import read_vocabulary  # it needs the special tokens of this module
 
-    vocab = read_vocabulary(file)
+    vocab = bpe.read_engine(engine, file)[0] if file.name == TOKENIZER_FILE else read_vocabulary(file)
     config = wordpiece.stored_config(settings, engine, str(file.parent))
     if config is None:
         config = TokenizerConfig(lowercase=not holds_capitals(vocab))
