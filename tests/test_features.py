@@ -62,7 +62,32 @@ def test_layers_are_numbered_from_the_embeddings(encoder: Bert) -> None:
         torch.testing.assert_close(features.layer_output(encoder, tokens, layer), states[layer])
 
 
-@pytest.mark.parametrize("pooling, layer", [("sum", -1), ("mean", 3), ("mean", -4)])
-def test_what_does_not_exist_is_refused(encoder: Bert, pooling: str, layer: int) -> None:
-    with pytest.raises(InputError, match=r"take one of mean, max, cls|to 2, or -1 \(the last\) to -3"):
-        features.check(encoder, pooling, layer)
+def test_layers_side_by_side_are_those_of_the_papers_table_7(encoder: Bert) -> None:
+    tokens = tokens_of([[2, 7, 3]], [3])
+    states = encoder.hidden_states(tokens)
+    assert features.layers_read("second-to-last", 12) == (11,)
+    assert features.layers_read("concat-last-4", 12) == (9, 10, 11, 12)
+    assert features.layers_read("embeddings", 12) == (0,)
+    assert features.layers_read(-13, 12) == (0,)
+    found = features.layers_output(encoder, tokens, (1, 2))
+    torch.testing.assert_close(found, torch.cat([states[1], states[2]], dim=-1))
+
+
+@pytest.mark.parametrize(
+    "layer, message",
+    [
+        (3, r"layer is 3; this model has 0 .* to 2, or -1 \(the last\) to -3"),
+        (-4, "layer is -4"),
+        ("weighted-all", "take one of embeddings, second-to-last, last, concat-last-4"),
+        ("concat-last-4", "more layers than the model's 2"),
+        ("top", "take one of embeddings"),
+    ],
+)
+def test_layers_that_do_not_exist_are_refused(layer: int | str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        features.layers_read(layer, 2)
+
+
+def test_a_pooling_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(InputError, match="pooling is 'sum'; take one of mean, max, cls"):
+        features.check_pooling("sum")

@@ -12,11 +12,16 @@ if TYPE_CHECKING:
 __all__ = ["__version__", "load"]
 
 
-def load(path: str | Path, precision: str = "float32") -> Predictor:
+def load(
+    path: str | Path,
+    precision: str = "float32",
+    batch_tokens: int = 4096,
+    threads: int | None = None,
+) -> Predictor:
     """Load a model directory for prediction; see ``bertsmith.predictor.load``."""
     from bertsmith import predictor  # PyTorch is imported when it is needed, not with the package
 
-    return predictor.load(path, precision)
+    return predictor.load(path, precision, batch_tokens, threads)
 
 
 def __getattr__(name: str) -> str:

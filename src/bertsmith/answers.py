@@ -229,3 +229,54 @@ class Similarities:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.values, dtype=dtype, copy=True if copy is None else copy)
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """One text of a ranking.
+
+    Attributes:
+        index: its number in the list given, from 0.
+        score: more is better: the cosine with the query, the value of a regression, or the probability of a
+            classifier's label.
+        truncated: the text or the query was cut.
+    """
+
+    index: int
+    score: float
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class Tokenized:
+    """The pieces of one text or pair as the model reads them, special tokens included.
+
+    Attributes:
+        ids: of the pieces.
+        tokens: the pieces.
+        offsets: where each starts and ends in its text, in characters; (0, 0) for special tokens.
+        truncated: the text was cut.
+    """
+
+    ids: list[int]
+    tokens: list[str]
+    offsets: list[tuple[int, int]]
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class Attention:
+    """How the pieces of one text or pair attend to one another.
+
+    Attributes:
+        tokens: the pieces, special tokens included.
+        offsets: where each starts and ends in its text, in characters; (0, 0) for special tokens.
+        weights: float32 ``(layers, heads, pieces, pieces)``; ``weights[layer, head, i]`` is where piece ``i``
+            looks, and sums to 1.
+        truncated: the text was cut.
+    """
+
+    tokens: list[str]
+    offsets: list[tuple[int, int]]
+    weights: NDArray[np.float32]
+    truncated: bool

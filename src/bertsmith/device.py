@@ -149,6 +149,23 @@ def limit_threads() -> int:
     return threads
 
 
+def set_threads(threads: int | None) -> int:
+    """Have PyTorch run that many threads, for the whole process; return their number.
+
+    Args:
+        threads: how many; ``None``: see ``limit_threads``.
+
+    Raises:
+        InputError: it is below 1.
+    """
+    if threads is None:
+        return limit_threads()
+    if threads < 1:
+        raise InputError(f"threads is {threads}; it has to be at least 1")
+    torch.set_num_threads(threads)
+    return threads
+
+
 def keep_freed_memory() -> bool:
     """Let the C library keep large freed blocks for the next tensor instead of returning them to the system.
 

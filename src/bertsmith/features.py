@@ -69,20 +69,51 @@ def choose_layers(name: str, num_layers: int) -> LayerChoice:
     return choice
 
 
-def check(encoder: Bert, pooling: str, layer: int) -> None:
-    """Refuse a pooling or a layer that does not exist.
+def check_pooling(pooling: str) -> None:
+    """Refuse a pooling that does not exist.
 
     Raises:
         InputError: the message names what there is.
     """
     if pooling not in POOLINGS:
         raise InputError(f"pooling is {pooling!r}; take one of {', '.join(POOLINGS)}")
-    states = encoder.config.num_layers + 1
+
+
+def layers_read(layer: int | str, num_layers: int) -> tuple[int, ...]:
+    """Return the layers whose outputs, side by side, are meant by a number or a name.
+
+    Args:
+        layer: 0 is the embeddings' output, 1 the first layer's; -1 the last layer's, -2 that before it; or a
+            name of ``LAYER_CHOICES``.
+        num_layers: of the encoder.
+
+    Raises:
+        InputError: there is no such layer or name, or the name is of a sum with learned weights.
+    """
+    if isinstance(layer, str):
+        choice = choose_layers(layer, num_layers)
+        if choice.weighted:
+            plain = [name for name in LAYER_CHOICES if "weighted" not in name]
+            raise InputError(
+                f"layers {layer} has weights that only a tagger on frozen features learns; "
+                f"take one of {', '.join(plain)}"
+            )
+        return choice.layers
+    states = num_layers + 1
     if not -states <= layer < states:
         raise InputError(
             f"layer is {layer}; this model has 0 (the embeddings) to {states - 1}, "
             f"or -1 (the last) to {-states}"
         )
+    return (layer % states,)
+
+
+def layers_output(encoder: Bert, tokens: Tokens, layers: tuple[int, ...]) -> Tensor:
+    """Return outputs of layers side by side, float ``(places, layers * hidden)``; see ``layer_output``."""
+    if len(layers) == 1:
+        return layer_output(encoder, tokens, layers[0])
+    states = encoder.hidden_states(tokens)
+    return torch.cat([states[layer] for layer in layers], dim=-1)
 
 
 def layer_output(encoder: Bert, tokens: Tokens, layer: int) -> Tensor:

@@ -7,26 +7,26 @@ other texts (float32: to 1e-5), and says whether its text was cut to the model's
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
-from bertsmith import features
 from bertsmith.answers import (
     Answer,
+    Attention,
     Candidate,
     Choice,
     Classification,
     Embeddings,
     Filled,
     Labelled,
+    Ranked,
     Regression,
     Similarities,
     Tagging,
+    Tokenized,
     TokenVectors,
 )
 from bertsmith.bundle import (
@@ -36,16 +36,20 @@ from bertsmith.bundle import (
     load_pretraining_model,
     untied_decoder,
 )
+from bertsmith.device import set_threads
 from bertsmith.errors import InputError
 from bertsmith.model.bert import Bert, BertForPreTraining
+from bertsmith.tasks import vectors
 from bertsmith.tasks.choice import encode_choices
 from bertsmith.tasks.choice_rows import row_to_choose
 from bertsmith.tasks.classification import LabelledRows
 from bertsmith.tasks.cloze import best_pieces, masked_row
-from bertsmith.tasks.encode import WINDOWS, RowBatch, Texts, encode_rows, listed
-from bertsmith.tasks.inference import Inference, inference_settings, rows_in_batches, run_rows
+from bertsmith.tasks.encode import WINDOWS, Texts, checked_texts, encode_rows, listed
+from bertsmith.tasks.inference import Inference, inference_settings
 from bertsmith.tasks.kind import Encoding, Kind, Split
+from bertsmith.tasks.pieces import PlacedPieces, count_pieces, placed_pieces
 from bertsmith.tasks.questions import encode_questions
+from bertsmith.tasks.relevance import reads_pairs, relevant_label
 from bertsmith.tasks.rows import Row
 from bertsmith.tasks.source import RowSet
 from bertsmith.tasks.squad import Question, QuestionSet
@@ -56,17 +60,25 @@ from bertsmith.tasks.text_windows import encode_inputs
 Text = str | tuple[str, str]
 
 
-def load(path: str | Path, precision: str = "float32", batch_tokens: int = 4096) -> Predictor:
+def load(
+    path: str | Path,
+    precision: str = "float32",
+    batch_tokens: int = 4096,
+    threads: int | None = None,
+) -> Predictor:
     """Load a model directory, ours or Hugging Face's.
 
     Args:
         path: the directory.
         precision: "float32", "bfloat16", or "auto": bfloat16 where the processor computes in it.
         batch_tokens: pieces of a forward pass.
+        threads: of the whole process; ``None``: as many as it may use (affinity and control groups), or fewer
+            where the user asked for fewer.
 
     Raises:
         InputError: the directory or a setting is wrong.
     """
+    set_threads(threads)
     bundle = load_bundle(path)
     return Predictor(bundle, _model_of(bundle), inference_settings(precision, batch_tokens))
 
@@ -174,7 +186,7 @@ class Predictor:
     def _text_answers(self, texts: Sequence[Text], head: str) -> Iterator[tuple[dict[str, Any], bool]]:
         kind = self._kind(head)
         columns = (self.bundle.task or {}).get("columns")
-        pairs = _checked(texts)
+        pairs = checked_texts(texts)
         for number, (_, second) in enumerate(pairs):
             if columns and (second is None) != (columns.get("second_text") is None):
                 form = "single texts" if second is not None else "pairs, given as (first, second)"
@@ -215,7 +227,7 @@ class Predictor:
         """
         kind = self._kind("spans")
         rows = []
-        for number, (question, passage) in enumerate(_checked(questions)):
+        for number, (question, passage) in enumerate(checked_texts(questions)):
             if passage is None:
                 raise InputError(f"text number {number} is a single text; expected (question, passage)")
             rows.append(Question(str(number), question, passage, (), False, number))
@@ -223,58 +235,57 @@ class Predictor:
         return [Answer.of(values, cut) for values, cut in self._answers(kind, split)]
 
     def embed(
-        self, texts: Sequence[Text], pooling: str = "mean", layer: int = -1, normalize: bool = False
+        self,
+        texts: Sequence[Text],
+        pooling: str | None = None,
+        layer: int | str = -1,
+        normalize: bool | None = None,
     ) -> Embeddings:
         """Return one vector a text.
 
         Args:
             texts: texts, or pairs as tuples.
             pooling: "mean" or "max" over all pieces of the text, [CLS] and [SEP] included (as
-                sentence-transformers does), or "cls", the vector of [CLS].
-            layer: -1 is the last layer, -2 that before it; 0 the embeddings' output.
-            normalize: scale each vector to length 1.
+                sentence-transformers does), or "cls", the vector of [CLS]; ``None``: as stored with the
+                model, else "mean".
+            layer: -1 is the last layer, -2 that before it, 0 the embeddings' output; or a name of the paper's
+                table 7, such as "concat-last-4" (``features.LAYER_CHOICES``; those with learned weights are
+                for tagging).
+            normalize: scale each vector to length 1; ``None``: as stored with the model, else not.
 
         Raises:
             InputError: a pooling or layer does not exist, or a text is none.
         """
-        encoder = self._encoder
-        features.check(encoder, pooling, layer)
-        truncation = "tail" if self.truncation == WINDOWS else self.truncation
-        rows = encode_rows(_checked(texts), self.bundle.tokenizer, self.seq_len, truncation)
-        compute = partial(_pooled, encoder, pooling, layer)
-        vectors = run_rows(rows, compute, self.bundle.config.hidden_size, self._inference)
-        if normalize:
-            vectors = _normalized(vectors)
-        return Embeddings(vectors, [row.truncated for row in rows])
+        stored = self._stored_pooling
+        chosen = vectors.choose(self._encoder, pooling or stored.get("pooling", "mean"), layer)
+        rows = encode_rows(checked_texts(texts), self.bundle.tokenizer, self.seq_len, self._cut)
+        found = vectors.embed_rows(self._encoder, rows, chosen, self._inference)
+        if stored.get("normalize", False) if normalize is None else normalize:
+            found = vectors.normalized(found)
+        return Embeddings(found, [row.truncated for row in rows])
 
-    def embed_tokens(self, texts: Sequence[str], layer: int = -1) -> list[TokenVectors]:
+    def embed_tokens(self, texts: Sequence[str], layer: int | str = -1) -> list[TokenVectors]:
         """Return one vector for each piece of each text, with the piece's place in the text.
 
         Raises:
             InputError: the layer does not exist, or a text is none.
         """
-        encoder, tokenizer = self._encoder, self.bundle.tokenizer
-        features.check(encoder, "cls", layer)
-        pairs = _checked(texts)
+        chosen = vectors.choose(self._encoder, "cls", layer)
+        pairs = checked_texts(texts)
         if any(second is not None for _, second in pairs):
             raise InputError("embed_tokens takes single texts, not pairs; give each text by itself")
-        rows = encode_rows(pairs, tokenizer, self.seq_len, "tail")
-        found: dict[int, NDArray[np.float32]] = {}
-        for batch, hidden in rows_in_batches(
-            rows, lambda batch: features.layer_output(encoder, batch.tokens, layer), self._inference
-        ):
-            parts = features.rows_of(hidden.float().cpu(), batch.tokens.layout)
-            found |= {int(index): part[1:-1].numpy() for index, part in zip(batch.rows, parts, strict=True)}
-        answers = []
-        for index, ((text, _), row) in enumerate(zip(pairs, rows, strict=True)):
-            ids, offsets = tokenizer.encode_with_offsets(text)
-            kept = len(row.ids) - 2
-            tokens = [tokenizer.token(id) for id in ids[:kept]]
-            answers.append(TokenVectors(tokens, offsets[:kept], found[index], row.truncated))
-        return answers
+        placed = self._placed(pairs, masks=False)
+        found = vectors.embed_pieces(self._encoder, [text.row for text in placed], chosen, self._inference)
+        token = self.bundle.tokenizer.token
+        return [
+            TokenVectors(
+                [token(id) for id in text.ids[1:-1]], text.offsets[1:-1], values[1:-1], text.truncated
+            )
+            for text, values in zip(placed, found, strict=True)
+        ]
 
     def similarity(
-        self, first: Sequence[Text], second: Sequence[Text] | None = None, pooling: str = "mean"
+        self, first: Sequence[Text], second: Sequence[Text] | None = None, pooling: str | None = None
     ) -> Similarities:
         """Return the cosine of every first text's vector with every second text's.
 
@@ -289,6 +300,101 @@ class Predictor:
         rows = self.embed(first, pooling, normalize=True)
         columns = rows if second is None else self.embed(second, pooling, normalize=True)
         return Similarities(rows.vectors @ columns.vectors.T, rows.truncated, columns.truncated)
+
+    def rerank(self, query: str, texts: Sequence[str], label: str | None = None) -> list[Ranked]:
+        """Return the texts, the best one for the query first.
+
+        A classifier or regression that was trained on pairs reads (query, text) together; any other model
+        compares vectors by their cosine.
+
+        Args:
+            query: a text.
+            texts: single texts.
+            label: whose probability is a classifier's score; ``None``: "entailment" where there is such a
+                label, or the second of two.
+
+        Raises:
+            InputError: the query or a text is none, or the label is unknown or has to be named.
+        """
+        if not isinstance(query, str):
+            raise InputError(f"the query is a {type(query).__name__}; expected a text")
+        singles = checked_texts(texts)
+        for number, (_, second) in enumerate(singles):
+            if second is not None:
+                raise InputError(f"text number {number} is a pair; expected a text to rank")
+        scored = self._relevance(query, [text for text, _ in singles], label)
+        ranked = [Ranked(number, *found) for number, found in enumerate(scored)]
+        return sorted(ranked, key=lambda item: (-item.score, item.index))
+
+    def _relevance(self, query: str, texts: list[str], label: str | None) -> list[tuple[float, bool]]:
+        """Return the score of each text, and whether something was cut."""
+        if not reads_pairs(self.bundle.task):
+            if label is not None:
+                raise InputError(f"label {label!r} would be ignored: {self._where} ranks by vectors")
+            found = self.similarity([query], texts)
+            cut = [found.first_truncated[0] or truncated for truncated in found.second_truncated]
+            return list(zip(found.values[0].tolist(), cut, strict=True))
+        pairs = [(query, text) for text in texts]
+        if self.labels is None:
+            return [(answer.value, answer.truncated) for answer in self.regress(pairs)]
+        name = relevant_label(self.labels, label, self._where)
+        return [(answer.probabilities[name], answer.truncated) for answer in self.classify(pairs)]
+
+    def tokenize(self, texts: Sequence[Text], masks: bool = False) -> list[Tokenized]:
+        """Return the pieces of each text or pair as the model reads them.
+
+        Args:
+            texts: texts, or pairs as tuples.
+            masks: read "[MASK]" as the mask; else it is text like any other.
+
+        Raises:
+            InputError: a text is none.
+        """
+        token = self.bundle.tokenizer.token
+        return [
+            Tokenized(text.ids, [token(id) for id in text.ids], text.offsets, text.truncated)
+            for text in self._placed(checked_texts(texts), masks)
+        ]
+
+    def count_pieces(self, texts: Sequence[Text]) -> list[int]:
+        """Return how many pieces each text or pair has before it is cut, special tokens counted.
+
+        Raises:
+            InputError: a text is none.
+        """
+        return [count_pieces(pair, self.bundle.tokenizer) for pair in checked_texts(texts)]
+
+    def attention(self, texts: Sequence[Text], masks: bool = False) -> list[Attention]:
+        """Return where each piece of each text or pair looks, in every layer and head.
+
+        Args:
+            texts: texts, or pairs as tuples; the weights of a text of 512 pieces take 150 MB in BERT-base.
+            masks: read "[MASK]" as the mask; else it is text like any other.
+
+        Raises:
+            InputError: a text is none.
+        """
+        placed = self._placed(checked_texts(texts), masks)
+        weights = vectors.attention_of(self._encoder, [text.row for text in placed], self._inference)
+        token = self.bundle.tokenizer.token
+        return [
+            Attention([token(id) for id in text.ids], text.offsets, values, text.truncated)
+            for text, values in zip(placed, weights, strict=True)
+        ]
+
+    def _placed(self, pairs: list[Texts], masks: bool) -> list[PlacedPieces]:
+        tokenizer = self.bundle.tokenizer
+        return [placed_pieces(pair, tokenizer, self.seq_len, self._cut, masks) for pair in pairs]
+
+    @property
+    def _cut(self) -> str:
+        """What happens to a long text that has one result; windows are for the task alone."""
+        return "tail" if self.truncation == WINDOWS else self.truncation
+
+    @property
+    def _stored_pooling(self) -> dict[str, Any]:
+        stored = self.bundle.task or {}
+        return stored.get("settings") or {} if stored.get("head") == "embedding" else {}
 
     def fill(self, texts: Sequence[str], top: int = 5) -> list[Filled]:
         """Return the most probable pieces for each [MASK] of each text.
@@ -314,7 +420,7 @@ class Predictor:
         tokenizer = self.bundle.tokenizer
         rows = [
             masked_row(number, text, tokenizer, self.seq_len)
-            for number, (text, _) in enumerate(_checked(texts))
+            for number, (text, _) in enumerate(checked_texts(texts))
         ]
         masks = best_pieces(self._model, rows, tokenizer, top, self._inference)
         answers = []
@@ -335,39 +441,13 @@ class Predictor:
         return str(self.bundle.directory)
 
     @property
-    def _can(self) -> str:
+    def can(self) -> tuple[str, ...]:
+        """The verbs that this model can do, that of its head first."""
         kind = KINDS.get((self.bundle.task or {}).get("head", ""))
-        verb = "" if kind is None else f"{kind.verb}, "
-        fill = "fill, " if isinstance(self._model, BertForPreTraining) else ""
-        return f"it can {verb}{fill}embed, similarity"
+        head = () if kind is None else (kind.verb,)
+        fill = ("fill",) if isinstance(self._model, BertForPreTraining) else ()
+        return tuple(dict.fromkeys((*head, *fill, "embed", "similarity", "rerank", "attention", "tokenize")))
 
-
-def _pooled(encoder: Bert, pooling: str, layer: int, batch: RowBatch) -> Tensor:
-    return features.pool(features.layer_output(encoder, batch.tokens, layer), batch.tokens.layout, pooling)
-
-
-def _normalized(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    scaled: NDArray[np.float32] = vectors / np.maximum(lengths, 1e-12)
-    return scaled
-
-
-def _checked(texts: Sequence[Text]) -> list[Texts]:
-    """Return texts as pairs whose second may be ``None``.
-
-    Raises:
-        InputError: it is no list, or an item is neither a text nor a pair.
-    """
-    pairs: list[Texts] = []
-    for number, text in enumerate(listed(texts)):
-        if isinstance(text, str):
-            pairs.append((text, None))
-        elif (
-            isinstance(text, (tuple, list)) and len(text) == 2 and all(isinstance(part, str) for part in text)
-        ):
-            pairs.append((text[0], text[1]))
-        else:
-            raise InputError(
-                f"text number {number} is a {type(text).__name__}; expected a text or a pair of texts"
-            )
-    return pairs
+    @property
+    def _can(self) -> str:
+        return f"it can {', '.join(self.can)}"

@@ -113,3 +113,21 @@ class SelfAttention(nn.Module):
             attended = attended.index_select(0, read)  # (read, hidden)
         projected: Tensor = self.output(attended)
         return projected
+
+    def weights(self, hidden: Tensor, layout: Layout) -> list[Tensor]:
+        """Return how much each token attends to each token of its row.
+
+        Args:
+            hidden: what attention reads, float ``(places, hidden)``.
+            layout: the unpadded rows.
+
+        Returns:
+            Float32 ``(heads, seq, seq)`` of each row; each line of the last axis sums to 1.
+        """
+        rows = torch.split(self.qkv(hidden).float(), list(layout.lengths))
+        return [_row_weights(row, self.num_heads) for row in rows]
+
+
+def _row_weights(qkv: Tensor, num_heads: int) -> Tensor:
+    query, key, _ = qkv.view(len(qkv), 3, num_heads, -1).permute(1, 2, 0, 3)  # (heads, seq, head_size) each
+    return torch.softmax(query @ key.transpose(1, 2) * query.shape[-1] ** -0.5, dim=-1)  # (heads, seq, seq)

@@ -9,7 +9,7 @@ from bertsmith.layout import Tokens, moved
 from bertsmith.model.config import BertConfig
 from bertsmith.model.dropout import Dropout
 from bertsmith.model.embeddings import Embeddings
-from bertsmith.model.encoder import LAYERS, final_norm
+from bertsmith.model.encoder import LAYERS, EncoderLayer, final_norm
 from bertsmith.model.heads import LayerMix, MlmHead, Pooler
 
 
@@ -98,6 +98,14 @@ class Bert(nn.Module):
             states.append(layer(states[-1], tokens.layout))
         states[-1] = self.norm(states[-1])
         return states
+
+    def attention_weights(self, tokens: Tokens) -> list[Tensor]:
+        """Return each row's attention, float32 ``(layers, heads, seq, seq)``; the rows are unpadded."""
+        found = []
+        for layer, hidden in zip(self.layers, self.hidden_states(tokens)[:-1], strict=True):
+            assert isinstance(layer, EncoderLayer)
+            found.append(layer.attention.weights(layer.attention_input(hidden), tokens.layout))
+        return [torch.stack(layers) for layers in zip(*found, strict=True)]
 
 
 class BertForPreTraining(nn.Module):

@@ -49,8 +49,12 @@ class EncoderLayer(nn.Module):
         Returns:
             Float ``(places, hidden)``, or ``(read, hidden)``.
         """
-        attended = self.attention(hidden, layout, read)
-        return self.transform(_at(hidden, read), attended)
+        attended = self.attention(self.attention_input(hidden), layout, read)
+        return self.transform(hidden if read is None else hidden.index_select(0, read), attended)
+
+    def attention_input(self, hidden: Tensor) -> Tensor:
+        """Return what attention reads, float ``(places, hidden)``: the layer's input."""
+        return hidden
 
     def transform(self, hidden: Tensor, attended: Tensor) -> Tensor:
         """Return what follows attention: everything that works on each place alone.
@@ -71,20 +75,16 @@ class PreNormLayer(EncoderLayer):
     Source: arXiv 2002.04745, section 3.2.
     """
 
-    def forward(self, hidden: Tensor, layout: Layout, read: Tensor | None = None) -> Tensor:
-        """Return the layer's output, see ``EncoderLayer``."""
-        attended = self.attention(self.attention_norm(hidden), layout, read)
-        return self.transform(_at(hidden, read), attended)
+    def attention_input(self, hidden: Tensor) -> Tensor:
+        """Return what attention reads, float ``(places, hidden)``: the layer's input after its LayerNorm."""
+        normalized: Tensor = self.attention_norm(hidden)
+        return normalized
 
     def transform(self, hidden: Tensor, attended: Tensor) -> Tensor:
         """Return what follows attention, see ``EncoderLayer``."""
         hidden = self.dropout.add(hidden, attended)
         transformed = self.output(self.activation(self.intermediate(self.output_norm(hidden))))
         return self.dropout.add(hidden, transformed)
-
-
-def _at(hidden: Tensor, read: Tensor | None) -> Tensor:
-    return hidden if read is None else hidden.index_select(0, read)  # (read, hidden)
 
 
 LAYERS: dict[str, type[EncoderLayer]] = {"post": EncoderLayer, "pre": PreNormLayer}

@@ -121,6 +121,27 @@ def listed(items: Any) -> list[Any]:
     return list(items)
 
 
+def checked_texts(texts: Any) -> list[Texts]:
+    """Return texts as pairs whose second may be ``None``.
+
+    Raises:
+        InputError: it is no list, or an item is neither a text nor a pair.
+    """
+    pairs: list[Texts] = []
+    for number, text in enumerate(listed(texts)):
+        if isinstance(text, str):
+            pairs.append((text, None))
+        elif (
+            isinstance(text, (tuple, list)) and len(text) == 2 and all(isinstance(part, str) for part in text)
+        ):
+            pairs.append((text[0], text[1]))
+        else:
+            raise InputError(
+                f"text number {number} is a {type(text).__name__}; expected a text or a pair of texts"
+            )
+    return pairs
+
+
 def encode_rows(
     texts: Sequence[Texts],
     tokenizer: Tokenizer,
@@ -170,6 +191,23 @@ def _assemble(
     cut = _CUTS[truncation]
     kept = None if second is None else cut(second, keep_second)
     return assembled(cut(first, keep_first), kept, tokenizer, truncated)
+
+
+def kept_pieces(
+    lengths: Sequence[int], tokenizer: Tokenizer, seq_len: int, truncation: str
+) -> list[list[int]]:
+    """Return which pieces of one or two texts ``encode_rows`` keeps, as places; "error" cuts the end.
+
+    Args:
+        lengths: pieces of each text.
+        tokenizer: of the model.
+        seq_len: pieces of the longest row, special tokens counted.
+        truncation: one of ``CUTS``.
+    """
+    space = seq_len - 2 - (len(tokenizer.between_ids) if len(lengths) == 2 else 0)
+    keep = longest_first(lengths[0], sum(lengths[1:]), space)
+    cut = _CUTS[truncation]
+    return [cut(list(range(length)), most) for length, most in zip(lengths, keep, strict=False)]
 
 
 def assembled(

@@ -259,16 +259,24 @@ class Tokenizer:
 
     def encode_with_masks(self, text: str) -> list[int]:
         """Return the ids of a text in which each "[MASK]" (of BPE also "<mask>") is the real token."""
-        *before, last = self._between_masks(text)
-        ids = []
-        for part in before:
-            ids.extend(self.encode(self._scheme.before_mask(part)))
-            ids.append(self.mask_id)
-        return ids + self.encode(last)
+        return self.encode_with_masks_and_offsets(text)[0]
+
+    def encode_with_masks_and_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return ids as ``encode_with_masks``, and places as ``encode_with_offsets``."""
+        ids: list[int] = []
+        offsets: list[tuple[int, int]] = []
+        start = 0
+        for mask in re.finditer(self._masks, text):
+            found = self.encode_with_offsets(self._scheme.before_mask(text[start : mask.start()]))
+            ids += [*found[0], self.mask_id]
+            offsets += [*((start + first, start + end) for first, end in found[1]), mask.span()]
+            start = mask.end()
+        found = self.encode_with_offsets(text[start:])
+        return ids + found[0], offsets + [(start + first, start + end) for first, end in found[1]]
 
     def filled(self, text: str, ids: Iterable[int]) -> str:
         """Return a text with a piece in the place of each of its masks, given as ids in their order."""
-        first, *parts = self._between_masks(text)
+        first, *parts = re.split(self._masks, text)
         for id, part in zip(ids, parts, strict=True):
             first = self._scheme.attached(first, self.vocab[id]) + part
         return first
@@ -294,8 +302,9 @@ class Tokenizer:
         settings = json.dumps(to_dict(self.config), sort_keys=True)
         return hashlib.sha256("\n".join([settings, *self.vocab]).encode()).hexdigest()
 
-    def _between_masks(self, text: str) -> list[str]:
-        return re.split("|".join(map(re.escape, self._scheme.masks)), text)
+    @property
+    def _masks(self) -> str:
+        return "|".join(map(re.escape, self._scheme.masks))
 
     def _encoding(self, text: str) -> Any:
         try:
