@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import os
@@ -20,7 +21,7 @@ from bertsmith.bundle import (
     save_bundle,
 )
 from bertsmith.errors import InputError
-from bertsmith.model.bert import Bert, BertForClassification, BertForPreTraining, first_tokens
+from bertsmith.model.bert import Bert, BertForClassification, BertForPreTraining, summary_places
 from bertsmith.model.config import BertConfig
 from bertsmith.text.config import TokenizerConfig
 from bertsmith.text.tokenizer import SPECIAL_TOKENS, Tokenizer
@@ -95,7 +96,7 @@ def test_transformers_loads_a_pretraining_model_with_equal_outputs(tmp_path, tok
     assert not info["missing_keys"]
     theirs = peer(**inputs)
     close(theirs.last_hidden_state.flatten(0, 1)[places], model.bert(tokens))
-    close(theirs.pooler_output, model.pooler(model.bert(tokens, first_tokens(tokens))))
+    close(theirs.pooler_output, model.pooler(model.bert(tokens, summary_places(tokens, model.config))))
     peer_tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
     assert peer_tokenizer("A1 the a2x")["input_ids"] == [
         tokenizer.cls_id,
@@ -103,6 +104,37 @@ def test_transformers_loads_a_pretraining_model_with_equal_outputs(tmp_path, tok
         tokenizer.sep_id,
     ]
     assert peer_tokenizer.model_max_length == CONFIG.max_positions
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_transformers_loads_a_left_to_right_model_as_a_decoder(tmp_path, tokenizer, transformers, norm):
+    config = dataclasses.replace(CONFIG, context="left", norm=norm)
+    model = with_visible_weights(BertForPreTraining(config))
+    save_bundle(tmp_path / "model", model, tokenizer, None, "# card\n")
+    tokens = rows_of(random_ids(LENGTHS))
+    inputs, places = rectangle_inputs()
+    peer, info = load_whole(transformers.AutoModelForCausalLM, tmp_path / "model")
+    assert not info["missing_keys"]
+    scores, _ = model(tokens, torch.arange(tokens.layout.places))
+    close(peer(**inputs).logits.flatten(0, 1)[places], scores)
+    peer.save_pretrained(tmp_path / "theirs")
+    tokenizer.save(tmp_path / "theirs")
+    bundle = load_bundle(tmp_path / "theirs")
+    assert bundle.config == config
+    close(load_pretraining_model(bundle)(tokens, torch.arange(tokens.layout.places))[0], scores)
+
+
+def test_heads_of_a_left_to_right_model_read_the_last_place(tmp_path, tokenizer, transformers):
+    """Its [CLS] sees itself alone, so other programs, which read it, are offered the encoder only."""
+    model = with_visible_weights(BertForClassification(dataclasses.replace(CONFIG, context="left"), 3))
+    tokens = rows_of(random_ids(LENGTHS))
+    lasts = torch.tensor(LENGTHS).cumsum(0) - 1
+    expected = model.classifier(model.pooler(model.bert(tokens)[lasts]))
+    close(model(tokens), expected)
+    task = {"task": "own", "head": "classification", "labels": ["a", "b", "c"]}
+    save_bundle(tmp_path / "model", model, tokenizer, task, "# card\n")
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["architectures"] == ["BertModel"]
+    close(load_classification_model(load_bundle(tmp_path / "model"), None)(tokens), expected)
 
 
 @pytest.mark.parametrize(

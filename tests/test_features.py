@@ -88,6 +88,15 @@ def test_layers_that_do_not_exist_are_refused(layer: int | str, message: str) ->
         features.layers_read(layer, 2)
 
 
-def test_a_pooling_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(InputError, match="pooling is 'sum'; take one of mean, max, cls"):
-        features.check_pooling("sum")
+@pytest.mark.parametrize(
+    ("pooling", "context", "message"),
+    [
+        ("sum", "both", "pooling is 'sum'; take one of mean, max, cls"),
+        ("cls", "left", "in a left-to-right model \\[CLS\\] sees nothing"),
+    ],
+)
+def test_a_pooling_that_does_not_exist_or_means_nothing_is_refused(
+    pooling: str, context: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        features.check_pooling(pooling, BertConfig(context=context))

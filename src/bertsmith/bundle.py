@@ -45,6 +45,13 @@ _ARCHITECTURES: dict[type[nn.Module], str] = {
 }
 
 
+_LEFT_TO_RIGHT = {
+    "BertForPreTraining": "BertLMHeadModel",
+    huggingface.SEQUENCE_CLASSIFICATION: "BertModel",  # other programs read heads for rows at [CLS], ours not
+    huggingface.MULTIPLE_CHOICE: "BertModel",
+}
+
+
 @dataclass(frozen=True)
 class Bundle:
     """What a model directory holds.
@@ -81,14 +88,15 @@ def save_bundle(
     state = model.state_dict()
     if isinstance(model, Bert):
         state = {f"bert.{name}": value for name, value in state.items()}
+    architecture = _ARCHITECTURES[type(model)]
+    if config.context == "left":
+        architecture = _LEFT_TO_RIGHT.get(architecture, architecture)
     values = huggingface.config_to_huggingface(
-        config, _ARCHITECTURES[type(model)], task, tokenizer.pad_id, getattr(model, "num_outputs", None)
+        config, architecture, task, tokenizer.pad_id, getattr(model, "num_outputs", None)
     )
     with atomic_directory(Path(directory)) as temporary, storage_errors(Path(directory)):
         _write(temporary / "config.json", _as_json(values))
-        stored = huggingface.state_to_huggingface(
-            state, values["model_type"], tokenizer.pad_id, _ARCHITECTURES[type(model)]
-        )
+        stored = huggingface.state_to_huggingface(state, values["model_type"], tokenizer.pad_id, architecture)
         save_file(stored, temporary / "model.safetensors", metadata={"format": "pt"})
         stored_tokenizer = copy.copy(tokenizer)
         stored_tokenizer.max_length = config.max_positions
@@ -204,7 +212,7 @@ def _read_task(
     if words in architectures:
         names = huggingface.label_names(values, classifier.shape[0], directory / "config.json")
         return {"task": "tag", "head": "tagging", "labels": names}
-    if "pooler.dense.weight" not in state:
+    if "pooler.dense.weight" not in state or config.context == "left":
         return None
     if choice in architectures and classifier.shape[0] == 1:
         return {"task": "choose", "head": "choice", "labels": None}

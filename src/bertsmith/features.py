@@ -14,6 +14,7 @@ from torch import Tensor
 from bertsmith.errors import InputError
 from bertsmith.layout import Layout, Tokens
 from bertsmith.model.bert import Bert
+from bertsmith.model.config import BertConfig
 
 
 def _mean(row: Tensor) -> Tensor:
@@ -69,14 +70,18 @@ def choose_layers(name: str, num_layers: int) -> LayerChoice:
     return choice
 
 
-def check_pooling(pooling: str) -> None:
-    """Refuse a pooling that does not exist.
+def check_pooling(pooling: str, config: BertConfig) -> None:
+    """Refuse a pooling that does not exist, or means nothing in a model of this architecture.
 
     Raises:
         InputError: the message names what there is.
     """
     if pooling not in POOLINGS:
         raise InputError(f"pooling is {pooling!r}; take one of {', '.join(POOLINGS)}")
+    if pooling == "cls" and config.context == "left":
+        raise InputError(
+            "pooling is 'cls', but in a left-to-right model [CLS] sees nothing; take mean or max"
+        )
 
 
 def layers_read(layer: int | str, num_layers: int) -> tuple[int, ...]:

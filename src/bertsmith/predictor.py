@@ -414,6 +414,11 @@ class Predictor:
                 f"{self._where}: cannot fill, it has no masked language model head; {self._can}; "
                 "take a pretrained model that was saved with it"
             )
+        if self.bundle.config.context == "left":
+            raise InputError(
+                f"{self._where}: cannot fill, it sees the left alone and was trained to predict next pieces; "
+                "take a model that sees both sides"
+            )
         vocab_size = self.bundle.config.vocab_size
         if not 1 <= top <= vocab_size:
             raise InputError(f"top is {top}; it has to be between 1 and the vocabulary's {vocab_size}")

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from bertsmith.data.batch import IGNORED, PretrainingBatch
-from bertsmith.data.config import MaskingConfig
+from bertsmith.data.config import MaskingConfig, Targets
 from bertsmith.data.cuts import BatchWarmup
 from bertsmith.data.loader import PretrainingLoader, fixed_batches
 from bertsmith.data.shards import Instances
@@ -262,3 +262,31 @@ def test_held_out_batches_are_of_one_source_each(vocabulary, tmp_path) -> None:
     alone = list(fixed_batches(instances, vocabulary, MaskingConfig(), 0, 1))
     together = {key: row for batch in batches for key, row in masked_rows(batch).items()}
     assert together == {key: row for batch in alone for key, row in masked_rows(batch).items()}
+
+
+def test_a_model_that_sees_the_left_predicts_every_next_piece(pairs, vocabulary) -> None:
+    instances = pairs(9)
+    loader = PretrainingLoader(
+        instances, vocabulary, MaskingConfig(), 1, 4, targets=Targets(next_pieces=True)
+    )
+    special = {vocabulary.cls_id, vocabulary.sep_id, vocabulary.mask_id, vocabulary.pad_id}
+    for step in range(loader.steps_per_epoch):
+        (batch,) = loader.batch(step)
+        for index, (ids, picks, labels, _) in masked_rows(batch).items():
+            assert ids == instances.example(index).ids.tolist()
+            wanted = [(place, id) for place, id in enumerate(ids[1:]) if id not in special]
+            assert list(zip(picks, labels, strict=True)) == wanted
+
+
+def test_without_pairs_the_masks_are_the_same_and_no_pair_counts(pairs, vocabulary) -> None:
+    instances = pairs(9)
+    with_pairs, without = (
+        PretrainingLoader(instances, vocabulary, MaskingConfig(), 1, 4, targets=Targets(pairs=told)).batch(0)[
+            0
+        ]
+        for told in (True, False)
+    )
+    assert torch.equal(with_pairs.picks, without.picks)
+    assert torch.equal(with_pairs.tokens.input_ids, without.tokens.input_ids)
+    assert with_pairs.count_pairs() == 4
+    assert without.count_pairs() == 0

@@ -138,7 +138,7 @@ def test_the_originals_config_needs_no_model_type():
         ({"model_type": "xlnet"}, "model_type is 'xlnet'; supported are 'bert', 'roberta', 'roberta-pre"),
         ({"model_type": "distilbert"}, "supported are 'bert', "),
         ({"position_embedding_type": "relative_key"}, "relative positions"),
-        ({"is_decoder": True}, "decoders are not supported"),
+        ({"add_cross_attention": True}, "cross-attention is not supported"),
         ({"hidden_act": "silu"}, "hidden_act is 'silu'; supported: gelu"),
         ({"hidden_size": "24"}, "hidden_size is '24', expected a whole number"),
         ({"hidden_size": 24.0}, "hidden_size is 24.0, expected a whole number"),

@@ -15,12 +15,15 @@ HIDDEN = HEADS * HEAD_SIZE
 LENGTHS = [(5, 5, 5, 5), (7, 7, 7, 9, 9, 30), (13, 3, 3, 40, 7), (1,), (41, 1, 41)]
 
 
-def one_row_at_a_time(qkv: Tensor, layout: Layout) -> Tensor:
+def one_row_at_a_time(qkv: Tensor, layout: Layout, causal: bool = False) -> Tensor:
     """Attention written out for each row alone, in the order of the rows, padding left out."""
     attended = []
     for start, length in zip(layout.starts, layout.lengths, strict=True):
         query, key, value = qkv[start : start + length].view(length, 3, HEADS, HEAD_SIZE).unbind(1)
         scores = torch.einsum("qhd,khd->hqk", query, key) / HEAD_SIZE**0.5
+        if causal:
+            later = torch.arange(length) > torch.arange(length)[:, None]  # (query, key)
+            scores = scores.masked_fill(later, -torch.inf)
         attended.append(torch.einsum("hqk,khd->qhd", scores.softmax(-1), value).reshape(length, -1))
     return torch.cat(attended)
 
@@ -30,16 +33,17 @@ def layouts_of(lengths: tuple[int, ...]) -> list[Layout]:
 
 
 @pytest.mark.parametrize("kernel", [attention, batched_attention])
+@pytest.mark.parametrize("causal", [False, True], ids=["both", "left"])
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
-def test_every_path_gives_the_output_and_gradient_of_rows_taken_alone(kernel, lengths):
+def test_every_path_gives_the_output_and_gradient_of_rows_taken_alone(kernel, lengths, causal):
     torch.manual_seed(0)
     for layout in layouts_of(lengths):
         qkv = torch.randn(layout.places, 3 * HIDDEN, dtype=torch.float64, requires_grad=True)
         places = places_of(layout)
         weights = torch.randn(len(places), HIDDEN, dtype=torch.float64)
-        expected = one_row_at_a_time(qkv, layout)
+        expected = one_row_at_a_time(qkv, layout, causal)
         (expected_gradient,) = torch.autograd.grad((expected * weights).sum(), qkv)
-        attended = kernel(qkv, layout, HEADS, 0.0)
+        attended = kernel(qkv, layout, HEADS, 0.0, causal)
         (gradient,) = torch.autograd.grad((attended[places] * weights).sum(), qkv)
         torch.testing.assert_close(attended[places], expected, rtol=0, atol=1e-12)
         torch.testing.assert_close(gradient, expected_gradient, rtol=0, atol=1e-12)

@@ -13,6 +13,7 @@ import yaml
 
 from bertsmith.bundle import load_bundle, load_pretraining_model
 from bertsmith.config import overlay
+from bertsmith.data.config import MaskingConfig
 from bertsmith.errors import InputError, RunError
 from bertsmith.model.bert import BertForPreTraining
 from bertsmith.model.config import BertConfig
@@ -24,6 +25,7 @@ from bertsmith.training.config import OptimizerConfig
 from tests.recipes import pretraining
 from tests.recipes.pretraining import events, settings, timeless
 
+LEFT = dataclasses.replace(pretraining.SHAPE, context="left")
 LOGGED = [
     "step",
     "loss",
@@ -315,3 +317,31 @@ def test_a_run_killed_while_it_wrote_its_first_file_can_be_started_again(pretrai
     (tmp_path / "run" / ".config.yaml.4194304.tmp").write_text("data: d")
     metrics = pretrain(settings(pretraining_data, tmp_path / "run", steps=2, resume=True))
     assert metrics["step"] == 2
+
+
+def test_a_left_to_right_model_learns_what_follows_what(pretraining_data, tmp_path):
+    """Next pieces are predicted instead of masks; the model that is written knows what it sees."""
+    summary = pretrain(settings(pretraining_data, tmp_path / "run", architecture=LEFT, next_sentence=False))
+    assert summary["heldout_mlm_loss"] < math.log(71)
+    assert "heldout_nsp_loss" not in summary
+    assert not any("nsp_loss" in event for event in events(tmp_path / "run"))
+    assert load_bundle(tmp_path / "run" / "model").config.context == "left"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"masking": MaskingConfig(rate=0.3), "architecture": LEFT}, "masks none; leave masking out"),
+        ({"next_sentence": False, "data": "text"}, "--no-next-sentence would be ignored"),
+    ],
+    ids=["masks", "pairs"],
+)
+def test_settings_of_what_is_predicted_that_nothing_reads_are_refused(
+    pretraining_data, tmp_path, tmp_path_factory, changes, message
+):
+    data = pretraining_data
+    if changes.pop("data", None):
+        data = pretraining.prepared(tmp_path_factory.mktemp("text"), pairing="full-sentences")
+    with pytest.raises(InputError, match=message):
+        pretrain(settings(data, tmp_path / "run", **changes))
+    assert not (tmp_path / "run").exists()

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bertsmith.bundle import load_bundle
+from bertsmith.data.config import Targets
 from bertsmith.data.shards import Instances
 from bertsmith.distributed import Ranks
 from bertsmith.errors import InputError
@@ -37,7 +38,7 @@ def opened(data, long_data, **changes):
 
 def open_phases(config):
     instances = Instances.open(config.data, "train")
-    return Phases.open(config, instances, tokenizer_of(instances))
+    return Phases.open(config, instances, tokenizer_of(instances), Targets())
 
 
 def rows(batches):

@@ -55,6 +55,23 @@ class PairingConfig:
 
 
 @dataclass(frozen=True)
+class Targets:
+    """What is predicted of an instance.
+
+    Attributes:
+        next_pieces: every next piece, by a model that sees the left alone, instead of masked pieces.
+        pairs: whether its two texts belong together, where it has two.
+    """
+
+    next_pieces: bool = False
+    pairs: bool = True
+
+
+MASKED_AND_PAIRS = Targets()
+"""The original's."""
+
+
+@dataclass(frozen=True)
 class MaskingConfig:
     """How pieces are chosen and replaced for the masked language model.
 

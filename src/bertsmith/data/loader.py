@@ -16,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 
 from bertsmith.data.batch import IGNORED, PretrainingBatch, tokens_of
-from bertsmith.data.config import MaskingConfig
+from bertsmith.data.config import MASKED_AND_PAIRS, MaskingConfig, Targets
 from bertsmith.data.cuts import BatchWarmup, Cuts
 from bertsmith.data.damage import require_sound
-from bertsmith.data.masking import MaskingVocabulary, mask, max_predictions_of
+from bertsmith.data.masking import Ids, MaskingVocabulary, mask, max_predictions_of, next_pieces
 from bertsmith.data.pairing import NO_LABEL
 from bertsmith.data.shards import Instances
 from bertsmith.distributed import ALONE, Ranks
@@ -34,7 +34,13 @@ class Masker:
     """Draws the masks of instances: a pure function of (seed, purpose, epoch, instance)."""
 
     def __init__(
-        self, instances: Instances, tokenizer: Tokenizer, config: MaskingConfig, seed: int, purpose: str
+        self,
+        instances: Instances,
+        tokenizer: Tokenizer,
+        config: MaskingConfig,
+        seed: int,
+        purpose: str,
+        targets: Targets = MASKED_AND_PAIRS,
     ) -> None:
         self._instances = instances
         self._config = config
@@ -42,6 +48,7 @@ class Masker:
         self._max_predictions = max_predictions_of(config, instances.seq_len)
         self._seed = seed
         self._purpose = purpose
+        self._targets = targets
 
     def batch(self, indices: NDArray[np.int64], epoch: int) -> PretrainingBatch:
         """Return the batch of some instances, int64 ``(batch,)``, in their order.
@@ -57,18 +64,12 @@ class Masker:
         rows, picks, labels = [], [], []
         start = 0
         for index, row in zip(indices.tolist(), stored, strict=True):
-            masked, positions, originals = mask(
-                row.astype(np.int64),
-                generator(self._seed, self._purpose, epoch, index),
-                self._config,
-                self._vocabulary,
-                self._max_predictions,
-            )
+            masked, positions, originals = self._predicted(row.astype(np.int64), epoch, index)
             rows.append(masked)
             picks.append(positions + start)
             labels.append(originals)
             start += len(masked)
-        nsp_labels[nsp_labels == NO_LABEL] = IGNORED
+        nsp_labels[(nsp_labels == NO_LABEL) | (not self._targets.pairs)] = IGNORED
         return PretrainingBatch(
             tokens_of(rows, second_starts),
             torch.from_numpy(np.concatenate(picks)),
@@ -76,6 +77,12 @@ class Masker:
             torch.from_numpy(nsp_labels),
             indices,
         )
+
+    def _predicted(self, ids: Ids, epoch: int, index: int) -> tuple[Ids, Ids, Ids]:
+        if self._targets.next_pieces:
+            return next_pieces(ids, self._vocabulary)
+        drawn = generator(self._seed, self._purpose, epoch, index)
+        return mask(ids, drawn, self._config, self._vocabulary, self._max_predictions)
 
     def without_targets(self, index: int) -> PretrainingBatch:
         """Return a batch of one instance, of which nothing is predicted and which counts as none."""
@@ -108,6 +115,7 @@ class PretrainingLoader:
         seed: int,
         batch_size: int,
         warmup: BatchWarmup | None = None,
+        targets: Targets = MASKED_AND_PAIRS,
     ) -> None:
         """Open a loader; with ``warmup`` its batches grow to ``batch_size``.
 
@@ -124,7 +132,7 @@ class PretrainingLoader:
         self._cuts = Cuts(self.num_examples, batch_size, warmup)
         self._seed = seed
         self._dynamic = masking.dynamic
-        self._masker = Masker(instances, tokenizer, masking, seed, "masking")
+        self._masker = Masker(instances, tokenizer, masking, seed, "masking", targets)
         self._epoch = -1
         self._order: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
@@ -179,6 +187,7 @@ def fixed_batches(
     limit: int,
     batch_size: int,
     ranks: Ranks = ALONE,
+    targets: Targets = MASKED_AND_PAIRS,
 ) -> Iterator[PretrainingBatch]:
     """Yield the same held-out batches with the same masks each time it is called, whatever the run's seed.
 
@@ -192,13 +201,14 @@ def fixed_batches(
         limit: at most that many instances, spread evenly over all; 0: all.
         batch_size: instances of a batch; sorted by length over all of a source, so that batches are compact.
         ranks: who reads.
+        targets: what is predicted.
     """
     count = min(limit, len(instances)) if limit else len(instances)
     chosen = np.arange(count, dtype=np.int64) * len(instances) // max(count, 1)
     sources = instances.sources(chosen)
     order = np.lexsort((instances.lengths(chosen), sources))
     groups = np.split(chosen[order], np.flatnonzero(np.diff(sources[order])) + 1)
-    masker = Masker(instances, tokenizer, masking, HELDOUT_SEED, "heldout-masking")
+    masker = Masker(instances, tokenizer, masking, HELDOUT_SEED, "heldout-masking", targets)
     batches = [
         group[start : start + batch_size] for group in groups for start in range(0, len(group), batch_size)
     ]

@@ -101,6 +101,21 @@ def mask(
     return masked, positions, labels
 
 
+def next_pieces(ids: Ids, vocabulary: MaskingVocabulary) -> tuple[Ids, Ids, Ids]:
+    """Have every place of one instance predict the piece behind it, but for those that masks never choose.
+
+    Args:
+        ids: int64 ``(n,)``, the instance with its special tokens.
+        vocabulary: what may be predicted.
+
+    Returns:
+        The same ids, int64 ``(n,)``; the places that predict, int64 ``(picks,)``; and the pieces behind
+        them, int64 ``(picks,)``.
+    """
+    positions = np.flatnonzero(vocabulary.choosable[ids[1:]])
+    return ids, positions, ids[positions + 1]
+
+
 def _replaced(
     labels: Ids,
     coin_of: Ids | None,

@@ -99,8 +99,10 @@ def config_from_huggingface(values: Mapping[str, Any], path: Path) -> BertConfig
             f"{path}: model_type is {model_type!r}; supported are {', '.join(map(repr, _MODEL_TYPES))} "
             "(encoders with absolute positions)"
         )
-    if values.get("position_embedding_type", "absolute") != "absolute" or values.get("is_decoder"):
-        raise InputError(f"{path}: relative positions and decoders are not supported, only BERT's encoder is")
+    if values.get("position_embedding_type", "absolute") != "absolute":
+        raise InputError(f"{path}: relative positions are not supported, only absolute ones, as BERT's")
+    if values.get("add_cross_attention"):
+        raise InputError(f"{path}: a decoder with cross-attention is not supported, only a stack of its own")
     activation = values.get("hidden_act", "gelu")
     if not isinstance(activation, str) or activation not in _ACTIVATIONS:
         raise InputError(
@@ -118,6 +120,7 @@ def config_from_huggingface(values: Mapping[str, Any], path: Path) -> BertConfig
     if values.get("classifier_dropout") not in (None, settings.get("hidden_dropout", 0.1)):
         logger.warning("%s: classifier_dropout is not used; hidden_dropout is in its place", path)
     settings |= _settings_of_kind(model_type, settings, pad_id_of(values))
+    settings["context"] = "left" if values.get("is_decoder") else "both"
     try:
         return BertConfig(activation=_ACTIVATIONS[activation], **settings)
     except InputError as error:
@@ -179,6 +182,8 @@ def config_to_huggingface(
         "tie_word_embeddings": True,
         "dtype": "float32",
     }
+    if config.context == "left":
+        values["is_decoder"] = True
     if model_type in roberta.MODEL_TYPES:
         values["max_position_embeddings"] += roberta.position_offset(pad_id)
     if num_outputs is not None:

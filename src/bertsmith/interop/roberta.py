@@ -43,7 +43,8 @@ _NOT_STORED = ("cls.seq_relationship.", "bert.pooler.")
 
 def class_name(bert_class: str, model_type: str) -> str:
     """Return the class of transformers that stands for one of BERT's."""
-    return bert_class.replace("Bert", _CLASSES[model_type]).replace("ForPreTraining", "ForMaskedLM")
+    name = bert_class.replace("Bert", _CLASSES[model_type])
+    return name.replace("ForPreTraining", "ForMaskedLM").replace("LMHeadModel", "ForCausalLM")
 
 
 def position_offset(pad_id: int) -> int:

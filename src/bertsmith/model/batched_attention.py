@@ -94,10 +94,12 @@ def _rectangle(start: int, lengths: tuple[int, ...], seq: int, in_place: bool) -
     return Rectangle(start, sum(lengths), rows, seq, gather, scatter, bias)
 
 
-def batched_attention(qkv: Tensor, layout: Layout, num_heads: int, dropout_probability: float) -> Tensor:
+def batched_attention(
+    qkv: Tensor, layout: Layout, num_heads: int, dropout_probability: float, causal: bool = False
+) -> Tensor:
     """Return the attended values, see ``attention``."""
     attended: Tensor = _BatchedAttention.apply(  # type: ignore[no-untyped-call]
-        qkv, rectangles(layout, num_heads), num_heads, dropout_probability
+        qkv, rectangles(layout, num_heads), num_heads, dropout_probability, causal
     )
     return attended
 
@@ -111,7 +113,12 @@ class _BatchedAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, qkv: Tensor, plan: tuple[Rectangle, ...], num_heads: int, dropout_probability: float
+        ctx: Any,
+        qkv: Tensor,
+        plan: tuple[Rectangle, ...],
+        num_heads: int,
+        dropout_probability: float,
+        causal: bool,
     ) -> Tensor:
         hidden = qkv.shape[1] // 3
         attended = qkv.new_empty(qkv.shape[0], hidden)
@@ -119,7 +126,7 @@ class _BatchedAttention(torch.autograd.Function):
         with torch.autocast("cpu", enabled=False):
             for rectangle in plan:
                 parts = _to_heads(_gathered(qkv, rectangle), 3, rectangle, num_heads)
-                probabilities = _probabilities(parts[0], parts[1], rectangle, num_heads)
+                probabilities = _probabilities(parts[0], parts[1], rectangle, num_heads, causal)
                 values, keep, scale = probabilities, None, 1.0
                 if dropout_probability > 0.0:
                     keep = keep_mask(tuple(values.shape), dropout_probability).to(values.dtype)
@@ -133,7 +140,7 @@ class _BatchedAttention(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
         plan, num_heads, probability = ctx.plan, ctx.num_heads, ctx.dropout_probability
         saved = iter(ctx.saved_tensors)
         qkv_gradient = gradient.new_empty(gradient.shape[0], 3 * gradient.shape[1])
@@ -146,7 +153,7 @@ class _BatchedAttention(torch.autograd.Function):
                 parts_gradient = _parts_gradient(parts, probabilities, keep, result_gradient, probability)
                 flat = _from_heads(parts_gradient, rectangle, num_heads)
                 _scatter(qkv_gradient, flat, rectangle)
-        return qkv_gradient, None, None, None
+        return qkv_gradient, None, None, None, None
 
 
 def _parts_gradient(
@@ -168,14 +175,22 @@ def _parts_gradient(
     return result
 
 
-def _probabilities(query: Tensor, key: Tensor, rectangle: Rectangle, num_heads: int) -> Tensor:
+def _probabilities(query: Tensor, key: Tensor, rectangle: Rectangle, num_heads: int, causal: bool) -> Tensor:
     root = query.shape[-1] ** -0.5
-    if rectangle.bias is None:
+    if causal:  # padding stands behind the tokens, so that they do not see it
+        scores = torch.baddbmm(_later(rectangle.seq, query.dtype), query, key.transpose(1, 2), alpha=root)
+    elif rectangle.bias is None:
         scores = _product(query, key.transpose(1, 2), root)
     else:
         bias = rectangle.bias.to(query.dtype).repeat_interleave(num_heads, 0)  # (rows * heads, 1, seq)
         scores = torch.baddbmm(bias, query, key.transpose(1, 2), alpha=root)
     return torch.softmax(scores, -1)  # (rows * heads, seq, seq)
+
+
+@lru_cache(maxsize=64)
+def _later(seq: int, dtype: torch.dtype) -> Tensor:
+    """Return ``(1, seq, seq)``: 0 for keys up to the query's place, a large negative number behind it."""
+    return torch.full((1, seq, seq), _MASKED, dtype=dtype).triu_(1)
 
 
 def _product(left: Tensor, right: Tensor, scale: float, out: Tensor | None = None) -> Tensor:

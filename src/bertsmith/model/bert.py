@@ -55,9 +55,16 @@ def reinitialize_top(model: nn.Module, num_layers: int) -> None:
             initialize(part, bert.config.initializer_std)
 
 
-def first_tokens(tokens: Tokens) -> Tensor:
-    """Return the place of each row's first token, [CLS]; int64 ``(batch,)``."""
-    return moved(torch.tensor(tokens.layout.starts), tokens.input_ids.device)
+def summary_places(tokens: Tokens, config: BertConfig) -> Tensor:
+    """Return the place that heads for whole rows read; int64 ``(batch,)``.
+
+    That is each row's first token, [CLS]; in a left-to-right model, whose [CLS] sees nothing, its last one.
+    """
+    layout = tokens.layout
+    places = torch.tensor(layout.starts)
+    if config.context == "left":
+        places += torch.tensor(layout.lengths) - 1
+    return moved(places, tokens.input_ids.device)
 
 
 class Bert(nn.Module):
@@ -109,7 +116,10 @@ class Bert(nn.Module):
 
 
 class BertForPreTraining(nn.Module):
-    """The encoder with the masked language model and next sentence prediction."""
+    """The encoder with the masked language model and next sentence prediction.
+
+    A left-to-right encoder predicts next pieces with the same head.
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -132,9 +142,9 @@ class BertForPreTraining(nn.Module):
             Scores of every word at the picks, float ``(picks, vocab)``, and of "is next" and "is random",
             float ``(batch, 2)``.
         """
-        firsts = first_tokens(tokens)
+        places = summary_places(tokens, self.config)
         first, picked = torch.split(
-            self.bert(tokens, torch.cat([firsts, picks])), [len(firsts), len(picks)]
+            self.bert(tokens, torch.cat([places, picks])), [len(places), len(picks)]
         )  # (batch, hidden), (picks, hidden)
         mlm_scores = self.mlm_head(picked, self.bert.embeddings.word.weight)
         nsp_scores = self.nsp_head(self.pooler(first))
@@ -159,7 +169,7 @@ class BertForChoice(nn.Module):
 
     def forward(self, tokens: Tokens) -> Tensor:
         """Return float ``(batch, 1)``, a score for each choice."""
-        first = self.bert(tokens, first_tokens(tokens))  # (batch, hidden)
+        first = self.bert(tokens, summary_places(tokens, self.config))  # (batch, hidden)
         scores: Tensor = self.classifier(self.dropout(self.pooler(first)))
         return scores
 
@@ -183,7 +193,7 @@ class BertForClassification(nn.Module):
 
     def forward(self, tokens: Tokens) -> Tensor:
         """Return float ``(batch, num_outputs)``."""
-        first = self.bert(tokens, first_tokens(tokens))  # (batch, hidden)
+        first = self.bert(tokens, summary_places(tokens, self.config))  # (batch, hidden)
         scores: Tensor = self.classifier(self.dropout(self.pooler(first)))
         return scores
 

@@ -9,6 +9,7 @@ from bertsmith.errors import InputError
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
 FAMILIES = ("bert", "roberta")
 NORMS = ("post", "pre")
+CONTEXTS = ("both", "left")
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,12 @@ class BertConfig:
         norm: where LayerNorm stands: "post", after each residual (the original), or "pre", before each
             sublayer and once at the end: trains at higher rates; other tools read it as
             roberta-prelayernorm, which knows "gelu" alone.
+        context: what a place sees: "both" sides (the original), or "left", itself and what stands before it:
+            a left-to-right model, pretrained to predict the next piece; heads for whole rows then read the
+            last place instead of [CLS]. Other tools read it as a decoder.
 
-    Source: modeling.py, BertConfig and BertModel; the paper, section 3. "pre": arXiv 2002.04745.
+    Source: modeling.py, BertConfig and BertModel; the paper, section 3. "pre": arXiv 2002.04745; "left": the
+        paper, section 5.1.
     """
 
     vocab_size: int = 0
@@ -50,6 +55,7 @@ class BertConfig:
     initializer_std: float = 0.02
     family: str = "bert"
     norm: str = "post"
+    context: str = "both"
 
     def __post_init__(self) -> None:
         sizes = (
@@ -93,6 +99,8 @@ class BertConfig:
                 f"norm is 'pre', which goes with activation gelu and family bert, not {self.activation} and "
                 f"{self.family}: other programs know it as a kind of its own, roberta-prelayernorm"
             )
+        if self.context not in CONTEXTS:
+            raise InputError(f"context {self.context!r} is unknown; take one of {', '.join(CONTEXTS)}")
 
     @property
     def head_size(self) -> int:

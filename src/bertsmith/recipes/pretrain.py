@@ -26,6 +26,7 @@ from bertsmith.recipes.pretrain_evaluation import (
     probe_the_start,
 )
 from bertsmith.recipes.pretrain_init import first_model, initial_model, start_word_bias
+from bertsmith.recipes.pretrain_loader import targets_of
 from bertsmith.recipes.pretrain_phases import Phases
 from bertsmith.recipes.pretrain_probes import check_probes, read_probes
 from bertsmith.recipes.pretrain_ranks import (
@@ -123,8 +124,9 @@ def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
         check_probes(config)
         instances = Instances.open(config.data, "train")
         tokenizer = tokenizer_of(instances)
-        phases = Phases.open(config, instances, tokenizer)
         initial = initial_model(config, tokenizer, instances)
+        targets = targets_of(config, config.architecture if initial is None else initial.config)
+        phases = Phases.open(config, instances, tokenizer, targets)
         architecture = architecture_of(config, initial, tokenizer, phases)
         probes = read_probes(config, tokenizer, architecture.max_positions)
     device = pick_device()

@@ -15,10 +15,11 @@ def pretrained_card(figures: Mapping[str, Any], settings: Mapping[str, Any]) -> 
         figures: content of metrics.json.
         settings: of the run.
     """
+    is_left = settings["architecture"].get("context") == "left"
     parts = [
-        "A BERT encoder pretrained with Bertsmith, to be fine-tuned; by itself it fills in words.",
+        _LEFT if is_left else _BOTH,
         "## Use",
-        code("sh", 'bertsmith fill --model MODEL "text with one [MASK]"', _FINETUNE),
+        code("sh", *([] if is_left else [_FILL]), _FINETUNE),
         "`transformers` loads the directory too.",
         "## Where it stands",
         table(["figure", "value"], [[name, value] for name, value in figures.items() if _is_figure(value)]),
@@ -31,10 +32,17 @@ def pretrained_card(figures: Mapping[str, Any], settings: Mapping[str, Any]) -> 
         "## Training",
         table(["setting", "value"], [[name, value] for name, value in _flat(settings) if value is not None]),
     ]
-    metadata = {"library_name": "bertsmith", "tags": ["bert", "pretraining"], "pipeline_tag": "fill-mask"}
+    pipeline = "text-generation" if is_left else "fill-mask"
+    metadata = {"library_name": "bertsmith", "tags": ["bert", "pretraining"], "pipeline_tag": pipeline}
     return card("A BERT pretrained with Bertsmith", metadata, parts)
 
 
+_BOTH = "A BERT encoder pretrained with Bertsmith, to be fine-tuned; by itself it fills in words."
+_LEFT = (
+    "A left-to-right encoder pretrained with Bertsmith to predict next words, to be fine-tuned: what BERT is "
+    "compared with."
+)
+_FILL = 'bertsmith fill --model MODEL "text with one [MASK]"'
 _FINETUNE = "bertsmith finetune --task classify --model MODEL --data rows.csv --out RUN"
 _PLACES = ("architecture", "out", "data", "long_data", "probe_data", "init", "resume")
 

@@ -41,6 +41,7 @@ class PretrainConfig:
         dropout: overrides both dropouts of the architecture.
         word_bias: start of the word scores' bias: "zero", or "frequency": the logarithm of each piece's share
             of the data, so that the plateau of word frequencies need not be learnt.
+        next_sentence: predict whether pairs belong together; without, only pieces are predicted.
         seed: of weights, order, masks and dropout.
         resume: go on from the newest checkpoint of out.
         checkpoint_steps: steps between checkpoints; 0: by time, every checkpoint_seconds.
@@ -81,6 +82,7 @@ class PretrainConfig:
     checkpoint_activations: bool = False
     dropout: float | None = None
     word_bias: str = "zero"
+    next_sentence: bool = True
     seed: int = 0
     resume: bool = False
     checkpoint_steps: int = 0

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+from bertsmith.data.config import MaskingConfig, Targets
 from bertsmith.data.cuts import BatchWarmup
 from bertsmith.data.loader import PretrainingLoader
 from bertsmith.data.shards import Instances
 from bertsmith.errors import InputError
+from bertsmith.model.config import BertConfig
 from bertsmith.recipes.pretrain_config import PretrainConfig
 from bertsmith.text.tokenizer import Tokenizer
 
 
-def loader_of(config: PretrainConfig, instances: Instances, tokenizer: Tokenizer) -> PretrainingLoader:
+def loader_of(
+    config: PretrainConfig, instances: Instances, tokenizer: Tokenizer, targets: Targets
+) -> PretrainingLoader:
     """Return the loader of a run."""
     warmup = batch_warmup_of(config)
-    return PretrainingLoader(instances, tokenizer, config.masking, config.seed, config.batch_size, warmup)
+    size = config.batch_size
+    return PretrainingLoader(instances, tokenizer, config.masking, config.seed, size, warmup, targets)
+
+
+def targets_of(config: PretrainConfig, architecture: BertConfig) -> Targets:
+    """Return what a run predicts: a model that sees the left alone predicts next pieces.
+
+    Raises:
+        InputError: masks are set, which nothing would read.
+    """
+    if architecture.context == "left" and config.masking != MaskingConfig():
+        raise InputError(
+            "masking is set, but a model whose architecture.context is left predicts next pieces and masks "
+            "none; leave masking out"
+        )
+    return Targets(architecture.context == "left", config.next_sentence)
 
 
 def batch_warmup_of(config: PretrainConfig) -> BatchWarmup | None:

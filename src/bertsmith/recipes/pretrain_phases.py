@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertsmith.data.batch import PretrainingBatch
+from bertsmith.data.config import Targets
 from bertsmith.data.loader import PretrainingLoader, fixed_batches
 from bertsmith.data.shards import Instances
 from bertsmith.distributed import ALONE, Ranks, ranks
@@ -59,16 +60,23 @@ class Phases:
         first: instances of the first phase.
         loader: their batches.
         long: the second phase, ``None`` if there is none.
+        targets: what is predicted in both.
         long_start: completed steps at which the second phase begins; ``None``: not settled.
         skipped_batches: by which the data is ahead of the steps, after rollbacks.
     """
 
     def __init__(
-        self, config: PretrainConfig, first: Instances, loader: PretrainingLoader, long: LongPhase | None
+        self,
+        config: PretrainConfig,
+        first: Instances,
+        loader: PretrainingLoader,
+        long: LongPhase | None,
+        targets: Targets,
     ) -> None:
         self.first = first
         self.loader = loader
         self.long = long
+        self.targets = targets
         self.long_start: int | None = None
         self.skipped_batches = 0
         self._config = config
@@ -76,19 +84,20 @@ class Phases:
             self.long_start = _first_long_step(config.steps, long.fraction)
 
     @classmethod
-    def open(cls, config: PretrainConfig, first: Instances, tokenizer: Tokenizer) -> Phases:
+    def open(cls, config: PretrainConfig, first: Instances, tokenizer: Tokenizer, targets: Targets) -> Phases:
         """Open the data of a run.
 
         Args:
             config: of the run; its numbers are in range.
             first: the first phase's instances.
             tokenizer: of the data.
+            targets: what is predicted.
 
         Raises:
             InputError: data that cannot be read or does not fit together, or settings that nothing reads.
         """
-        loader = loader_of(config, first, tokenizer)
-        return cls(config, first, loader, _open_long(config, first, tokenizer))
+        loader = loader_of(config, first, tokenizer, targets)
+        return cls(config, first, loader, _open_long(config, first, tokenizer, targets), targets)
 
     @property
     def seq_len(self) -> int:
@@ -143,6 +152,7 @@ class Phases:
             self.long.shared(self._config.evaluate_examples),
             self.long.shared(batch_size),
             ranks(),
+            self.targets,
         )
 
     def settings(self) -> dict[str, Any]:
@@ -170,7 +180,9 @@ def _first_long_step(steps: int, fraction: float) -> int:
     return math.ceil(steps * (1 - fraction) - 1e-9)
 
 
-def _open_long(config: PretrainConfig, first: Instances, tokenizer: Tokenizer) -> LongPhase | None:
+def _open_long(
+    config: PretrainConfig, first: Instances, tokenizer: Tokenizer, targets: Targets
+) -> LongPhase | None:
     if config.long_data is None:
         for name in ("long_fraction", "long_batch_size"):
             if getattr(config, name) != getattr(PretrainConfig, name):
@@ -181,7 +193,7 @@ def _open_long(config: PretrainConfig, first: Instances, tokenizer: Tokenizer) -
     _check_long(config, first, instances, tokenizer)
     ratio = instances.seq_len / first.seq_len
     batch_size = config.long_batch_size or max(1, round(config.batch_size / ratio))
-    loader = PretrainingLoader(instances, tokenizer, config.masking, config.seed, batch_size)
+    loader = PretrainingLoader(instances, tokenizer, config.masking, config.seed, batch_size, targets=targets)
     heldout = Instances.open(config.long_data, "heldout")
     return LongPhase(instances, heldout, loader, config.long_fraction, ratio)
 

@@ -100,7 +100,13 @@ class Parts:
         """Yield a rank's held-out batches on the device: always the same instances with the same masks."""
         config = self.config
         batches = fixed_batches(
-            self.heldout, self.tokenizer, config.masking, config.evaluate_examples, _EVALUATION_BATCH, ranks
+            self.heldout,
+            self.tokenizer,
+            config.masking,
+            config.evaluate_examples,
+            _EVALUATION_BATCH,
+            ranks,
+            self.phases.targets,
         )
         return (batch.to(self.settings.device) for batch in batches)
 
@@ -122,7 +128,7 @@ class Parts:
             self.tokenizer,
             self.config.masking,
             self.heldout_batches(),
-            pair_majority(self.instances),
+            pair_majority(self.instances) if self.phases.targets.pairs else None,
         )
 
     def source_levels(self) -> dict[str, float]:
@@ -294,6 +300,11 @@ def architecture_of(
             f"{config.data} was prepared with --pairing {pairing}, but a RoBERTa has no second task to learn "
             "from pairs; prepare it with --pairing full-sentences, or take a bert preset"
         )
+    if not config.next_sentence and pairing not in ("nsp", "sop"):
+        raise InputError(
+            f"--no-next-sentence would be ignored: {config.data} was prepared with --pairing {pairing}, "
+            "which makes no pairs to learn from; leave it out"
+        )
     if bundle is None and architecture.family == "roberta" and tokenizer.algorithm != "bpe":
         logger.warning(
             "%s has a WordPiece vocabulary; RoBERTa's is byte-level BPE (vocab --algorithm bpe)", config.data
@@ -329,6 +340,7 @@ def fixed_settings(
         "precision": precision,
         "compile": config.compile,
         "word_bias": config.word_bias,
+        "next_sentence": config.next_sentence,
         "seed": config.seed,
         "architecture": to_dict(architecture),
         "optimizer": to_dict(config.optimizer),

@@ -34,7 +34,7 @@ def choose(encoder: Bert, pooling: str, layer: int | str) -> VectorChoice:
     Raises:
         InputError: a pooling or layer does not exist.
     """
-    features.check_pooling(pooling)
+    features.check_pooling(pooling, encoder.config)
     return VectorChoice(pooling, features.layers_read(layer, encoder.config.num_layers))
 
 
