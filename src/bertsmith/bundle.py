@@ -89,7 +89,9 @@ def save_bundle(
     if isinstance(model, Bert):
         state = {f"bert.{name}": value for name, value in state.items()}
     architecture = _ARCHITECTURES[type(model)]
-    if config.context == "left":
+    if config.recurrent_top:
+        architecture = _ARCHITECTURES[Bert]
+    elif config.context == "left":
         architecture = _LEFT_TO_RIGHT.get(architecture, architecture)
     values = huggingface.config_to_huggingface(
         config, architecture, task, tokenizer.pad_id, getattr(model, "num_outputs", None)
@@ -324,7 +326,7 @@ def load_task_model(
         state.pop(f"{head}.bias", None)
     with torch.device("meta"):
         model = make(bundle.config, num_outputs)
-    return _fill(model, state, bundle, (head, *parts, *_never_stored(bundle)) if is_new else ())
+    return _fill(model, state, bundle, (head, *parts, "bert.top", *_never_stored(bundle)) if is_new else ())
 
 
 def load_classification_model(bundle: Bundle, num_outputs: int | None) -> BertForClassification:
@@ -353,7 +355,8 @@ def _fill(
     missing = [name for name in expected if name not in state]
     for module_name in dict.fromkeys(name.rpartition(".")[0] for name in missing):
         initialize(model.get_submodule(module_name), bundle.config.initializer_std)
-    heads = sorted({name.split(".")[0] for name in missing} - set(expected_missing))
+    unexpected = [name for name in missing if not name.startswith(expected_missing)]
+    heads = sorted({name.split(".")[0] for name in unexpected})
     if heads and bundle.state:
         logger.warning("%s: drawn at random, not stored: %s", bundle.directory, ", ".join(heads))
     for name, value in expected.items():

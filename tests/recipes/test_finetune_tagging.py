@@ -228,6 +228,7 @@ def test_a_feature_based_run_is_trained_evaluated_and_used(place: Path, tmp_path
     for change, message in (
         ({"random_weights": True}, "leave out --random-weights"),
         ({"reinit_layers": 1}, "--features trains no layer"),
+        ({"bilstm": True}, "--features trains no layer"),
         ({"layer_rate_decay": 0.9}, "--features trains no layer"),
     ):
         with pytest.raises(InputError, match=message):

@@ -121,6 +121,7 @@ def config_from_huggingface(values: Mapping[str, Any], path: Path) -> BertConfig
         logger.warning("%s: classifier_dropout is not used; hidden_dropout is in its place", path)
     settings |= _settings_of_kind(model_type, settings, pad_id_of(values))
     settings["context"] = "left" if values.get("is_decoder") else "both"
+    settings["recurrent_top"] = bool(values.get("recurrent_top"))
     try:
         return BertConfig(activation=_ACTIVATIONS[activation], **settings)
     except InputError as error:
@@ -184,6 +185,8 @@ def config_to_huggingface(
     }
     if config.context == "left":
         values["is_decoder"] = True
+    if config.recurrent_top:
+        values["recurrent_top"] = True
     if model_type in roberta.MODEL_TYPES:
         values["max_position_embeddings"] += roberta.position_offset(pad_id)
     if num_outputs is not None:

@@ -10,7 +10,7 @@ from bertsmith.model.config import BertConfig
 from bertsmith.model.dropout import Dropout
 from bertsmith.model.embeddings import Embeddings
 from bertsmith.model.encoder import LAYERS, EncoderLayer, final_norm
-from bertsmith.model.heads import LayerMix, MlmHead, Pooler
+from bertsmith.model.heads import LayerMix, MlmHead, Pooler, RecurrentTop
 
 
 def initialize(module: nn.Module, std: float) -> None:
@@ -76,6 +76,7 @@ class Bert(nn.Module):
         self.embeddings = Embeddings(config)
         self.layers = nn.ModuleList(LAYERS[config.norm](config) for _ in range(config.num_layers))
         self.norm = final_norm(config)
+        self.top = RecurrentTop(config) if config.recurrent_top else None
         initialize(self, config.initializer_std)
 
     def forward(self, tokens: Tokens, read: Tensor | None = None) -> Tensor:
@@ -92,13 +93,16 @@ class Bert(nn.Module):
         hidden: Tensor = self.embeddings(tokens)
         for layer in self.layers[:-1]:
             hidden = layer(hidden, tokens.layout)
-        last: Tensor = self.norm(self.layers[-1](hidden, tokens.layout, read))
-        return last
+        if self.top is None:
+            last: Tensor = self.norm(self.layers[-1](hidden, tokens.layout, read))
+            return last
+        last = self.top(self.norm(self.layers[-1](hidden, tokens.layout)), tokens.layout)
+        return last if read is None else last.index_select(0, read)
 
     def hidden_states(self, tokens: Tokens) -> list[Tensor]:
         """Return the output of the embeddings and of every layer, each float ``(places, hidden)``.
 
-        The last one is what heads read: after the final LayerNorm, where there is one.
+        The last one is after the final LayerNorm, where there is one, and below a BiLSTM, if there is one.
         """
         states: list[Tensor] = [self.embeddings(tokens)]
         for layer in self.layers:

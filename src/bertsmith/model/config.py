@@ -36,6 +36,8 @@ class BertConfig:
         context: what a place sees: "both" sides (the original), or "left", itself and what stands before it:
             a left-to-right model, pretrained to predict the next piece; heads for whole rows then read the
             last place instead of [CLS]. Other tools read it as a decoder.
+        recurrent_top: heads read a BiLSTM over the last layer's output, as the paper's table 5 puts one on
+            left-to-right models for fine-tuning. Other tools know the encoder below it only.
 
     Source: modeling.py, BertConfig and BertModel; the paper, section 3. "pre": arXiv 2002.04745; "left": the
         paper, section 5.1.
@@ -56,6 +58,7 @@ class BertConfig:
     family: str = "bert"
     norm: str = "post"
     context: str = "both"
+    recurrent_top: bool = False
 
     def __post_init__(self) -> None:
         sizes = (

@@ -8,7 +8,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 
+from bertsmith.errors import InputError
+from bertsmith.layout import Layout
 from bertsmith.model.config import BertConfig
 from bertsmith.model.encoder import ACTIVATION_FUNCTIONS
 
@@ -53,6 +56,30 @@ class MlmHead(nn.Module):
         """
         transformed = self.norm(self.activation(self.dense(picked)))
         return functional.linear(transformed, word_embeddings, self.bias)  # (picks, vocab)
+
+
+class RecurrentTop(nn.Module):
+    """A BiLSTM over the places of each row, as wide as the encoder with both directions together.
+
+    Source: the paper, section 5.1: "+ BiLSTM adds a randomly initialized BiLSTM on top".
+    """
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        if config.hidden_size % 2:
+            raise InputError(f"a BiLSTM needs an even hidden_size, not {config.hidden_size}")
+        self.lstm = nn.LSTM(config.hidden_size, config.hidden_size // 2, bidirectional=True)
+
+    def forward(self, hidden: Tensor, layout: Layout) -> Tensor:
+        """Return float ``(places, hidden)`` from the same; padding is left as it is."""
+        rows = [hidden[start : start + n] for start, n in zip(layout.starts, layout.lengths, strict=True)]
+        read = unpack_sequence(self.lstm(pack_sequence(rows, enforce_sorted=False))[0])
+        if layout.row_tokens is None:
+            return torch.cat(read)  # (places, hidden)
+        result = hidden.clone()
+        for start, row in zip(layout.starts, read, strict=True):
+            result[start : start + len(row)] = row
+        return result
 
 
 class LayerMix(nn.Module):

@@ -130,6 +130,8 @@ class FinetuneConfig:
         early_stopping: stop a run after so many epochs without a better one on dev; 0: never.
         layer_rate_decay: from layer to layer downwards, this share of the learning rate remains; 1: all.
         reinit_layers: so many top layers, and the pooler, start from random weights.
+        bilstm: put a BiLSTM on the encoder, with random weights, which the head reads: for left-to-right
+            models, as in the paper's table 5.
         restart_failed: how often a run that diverged, or learnt no more than one answer for all rows, is
             replaced by one with another seed.
         resume: go on with the runs of an earlier call, or begin if there are none; finished ones are kept.
@@ -173,6 +175,7 @@ class FinetuneConfig:
     early_stopping: int = 0
     layer_rate_decay: float = 1.0
     reinit_layers: int = 0
+    bilstm: bool = False
     restart_failed: int = 0
     resume: bool = False
     random_weights: bool = False

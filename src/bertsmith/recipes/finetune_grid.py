@@ -61,6 +61,7 @@ def check(config: FinetuneConfig) -> None:
     for name, is_used in (
         ("reinit-layers", config.reinit_layers > 0),
         ("layer-rate-decay", config.layer_rate_decay != 1.0),
+        ("bilstm", config.bilstm),
     ):
         if is_used and config.features is not None:
             raise InputError(f"{name} would be ignored: --features trains no layer; leave it out")

@@ -147,6 +147,7 @@ def summarize(config: FinetuneConfig, kept: Kept, slots: Sequence[Slot]) -> dict
             "early_stopping": config.early_stopping,
             "layer_rate_decay": config.layer_rate_decay,
             "reinit_layers": config.reinit_layers,
+            "bilstm": config.bilstm,
             "random_weights": config.random_weights,
             **settings_of(kept.task, {name: getattr(config, name) for name in all_settings()}),
         },

@@ -164,12 +164,12 @@ def named(settings: Mapping[str, Any]) -> str:
 
 
 def shaped(bundle: Bundle, config: FinetuneConfig) -> Bundle:
-    """Return the model to start from with a run's dropout."""
-    if config.dropout is None:
-        return bundle
-    shape = dataclasses.replace(
-        bundle.config, hidden_dropout=config.dropout, attention_dropout=config.dropout
-    )
+    """Return the model to start from with a run's dropout, and with a BiLSTM on it if the run wants one."""
+    shape = bundle.config
+    if config.dropout is not None:
+        shape = dataclasses.replace(shape, hidden_dropout=config.dropout, attention_dropout=config.dropout)
+    if config.bilstm:
+        shape = dataclasses.replace(shape, recurrent_top=True)
     return dataclasses.replace(bundle, config=shape)
 
 

@@ -30,6 +30,7 @@ from bertsmith.recipes.pretrain_loader import targets_of
 from bertsmith.recipes.pretrain_phases import Phases
 from bertsmith.recipes.pretrain_probes import check_probes, read_probes
 from bertsmith.recipes.pretrain_ranks import (
+    has_pairs,
     machine_facts,
     open_log,
     place,
@@ -140,7 +141,7 @@ def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
     if found is None:
         start_word_bias(model, config, instances, tokenizer)
     prepare_layers(model, device, config.compile, config.checkpoint_activations)
-    place(model, config.sharding, instances, device)
+    place(model, config.sharding, targets.pairs and has_pairs(instances), device)
     optimizer = build_optimizer(model, config.optimizer)
     standing = Standing()
     if found is not None:

@@ -27,6 +27,11 @@ logger = logging.getLogger(__name__)
 SHARDINGS = ("none", "fsdp")
 
 
+def has_pairs(instances: Instances) -> bool:
+    """Return whether the data has pairs: all instances have one, or none has."""
+    return bool(instances.labels(np.array([0]))[0] != NO_LABEL)
+
+
 def check_sharding(config: PretrainConfig) -> None:
     """Refuse a sharding that cannot be meant.
 
@@ -37,13 +42,13 @@ def check_sharding(config: PretrainConfig) -> None:
         raise InputError(f"sharding {config.sharding!r} is unknown; take one of {', '.join(SHARDINGS)}")
 
 
-def place(model: BertForPreTraining, sharding: str, instances: Instances, device: torch.device) -> None:
+def place(model: BertForPreTraining, sharding: str, has_pairs: bool, device: torch.device) -> None:
     """Put a model where it trains, in place: on the device, whole or this rank's part of it.
 
-    Where the data has no pairs (all instances have one or none has), the heads of next sentences are left out
-    of training: the exchange of gradients would wait for theirs.
+    Where no pairs are learnt from, the heads of next sentences are left out of training: the exchange of
+    gradients would wait for theirs.
     """
-    if instances.labels(np.array([0]))[0] == NO_LABEL:
+    if not has_pairs:
         for head in (model.pooler, model.nsp_head):
             head.requires_grad_(False)
     if sharding == "fsdp":
