@@ -293,7 +293,7 @@ def test_c048_a_missing_head_is_only_noted(tmp_path, tokenizer, caplog):
     directory = saved(tmp_path / "model", tokenizer, Bert(CONFIG))
     with caplog.at_level(logging.WARNING):
         bundle = load_bundle(directory)
-        assert [record.args[-1] for record in caplog.records] == ["pooler"]  # what the encoder never had
+        assert not caplog.records
         model = load_pretraining_model(bundle)
     assert "mlm_head, nsp_head, pooler" in caplog.text
     assert 0 < model.pooler.dense.weight.abs().max() <= 0.04
