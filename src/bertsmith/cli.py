@@ -27,6 +27,7 @@ from bertsmith.recipes.finetune_recipes import RECIPES
 from bertsmith.recipes.glue_config import GlueConfig
 from bertsmith.recipes.machine_config import BenchConfig, PlanConfig
 from bertsmith.recipes.pretrain_config import PretrainConfig
+from bertsmith.serving.config import ServeConfig
 
 VERBS: dict[str, type[Any]] = {
     "vocab": verbs.VocabConfig,
@@ -37,6 +38,7 @@ VERBS: dict[str, type[Any]] = {
     "predict": verbs.PredictConfig,
     "glue": GlueConfig,
     "fill": verbs.FillConfig,
+    "serve": ServeConfig,
     "doctor": verbs.DoctorConfig,
     "plan": PlanConfig,
     "report": verbs.ReportConfig,
@@ -44,7 +46,7 @@ VERBS: dict[str, type[Any]] = {
     "demo": verbs.DemoConfig,
 }
 """Each verb's settings; the function is ``bertsmith.recipes.VERB.VERB``, but for those in ``_MODULES``."""
-_MODULES = {"report": "bertsmith.experiments.report"}
+_MODULES = {"report": "bertsmith.experiments.report", "serve": "bertsmith.serving.serve"}
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 _TOGETHER = ("pretrain",)

@@ -1,0 +1,126 @@
+"""A loaded model under a name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bertsmith import predictor
+from bertsmith.config import nearest
+from bertsmith.device import pick_device, pick_precision
+from bertsmith.errors import InputError
+from bertsmith.serving.refusal import Refusal
+
+_MODEL_OF_A_RUN = "model"
+
+
+@dataclass(frozen=True, eq=False)
+class ServedModel:
+    """A model that answers.
+
+    Attributes:
+        name: what requests call it.
+        predictor: used by one thread at a time, but for its tokenizer, which any number may use.
+        precision: that it computes in, "float32" or "bfloat16".
+        created: seconds since 1970.
+    """
+
+    name: str
+    predictor: predictor.Predictor
+    precision: str
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What ``/v1/models`` says about it."""
+        bundle, task = self.predictor.bundle, self.predictor.bundle.task or {}
+        config, columns = bundle.config, task.get("columns")
+        return {
+            "id": self.name,
+            "object": "model",
+            "created": self.created,
+            "owned_by": "bertsmith",
+            "verbs": list(self.predictor.can),
+            "task": task.get("task"),
+            "head": task.get("head"),
+            "labels": self.predictor.labels,
+            "pairs": columns.get("second_text") is not None if columns else None,
+            "seq_len": self.predictor.seq_len,
+            "truncation": self.predictor.truncation,
+            "mask_token": "[MASK]" if "fill" in self.predictor.can else None,
+            "pooling": (task.get("settings") or {}).get("pooling", "mean"),
+            "precision": self.precision,
+            "architecture": {
+                "family": config.family,
+                "layers": config.num_layers,
+                "heads": config.num_heads,
+                "hidden_size": config.hidden_size,
+                "intermediate_size": config.intermediate_size,
+                "vocab_size": config.vocab_size,
+                "max_positions": config.max_positions,
+                "parameters": sum(weight.numel() for weight in bundle.state.values()),
+            },
+        }
+
+
+def load_models(names: Sequence[str], precision: str, batch_tokens: int, threads: int) -> list[ServedModel]:
+    """Load model directories under their names.
+
+    Args:
+        names: directories, or NAME=DIR.
+        precision: "auto", "float32" or "bfloat16".
+        batch_tokens: pieces of a forward pass.
+        threads: 0: as many as the process may use.
+
+    Raises:
+        InputError: a directory is no model, two have one name, or the longest text of one does not fit into a
+            forward pass.
+    """
+    computed = str(pick_precision(precision, pick_device())).removeprefix("torch.")
+    found: dict[str, ServedModel] = {}
+    for given in names:
+        name, directory = _name_of(given)
+        if name in found:
+            other = found[name].predictor.bundle.directory
+            raise InputError(f"--model {given} and {other} are both called {name!r}; give NAME=DIR")
+        model = predictor.load(directory, precision, batch_tokens, threads or None)
+        if model.seq_len > batch_tokens:
+            raise InputError(
+                f"--batch-tokens {batch_tokens} is less than the {model.seq_len} pieces that a text of "
+                f"{directory} may have; raise it"
+            )
+        found[name] = ServedModel(name, model, computed)
+    return list(found.values())
+
+
+def _name_of(given: str) -> tuple[str, Path]:
+    name, equals, directory = given.partition("=")
+    if equals and name and "/" not in name and not Path(given).exists():
+        return name, Path(directory)
+    path = Path(given)
+    place = path.resolve()
+    return place.parent.name if place.name == _MODEL_OF_A_RUN else place.name, path
+
+
+def find(models: Sequence[ServedModel], name: str | None, verb: str) -> ServedModel:
+    """Return the model that a request means.
+
+    Raises:
+        Refusal: there is no such model, or it cannot do that.
+    """
+    able = [model for model in models if verb in model.predictor.can]
+    if name is None:
+        if not able:
+            raise Refusal(422, "cannot", f"no model that is loaded can {verb}; see /v1/models", "model")
+        return min(able, key=lambda model: model.predictor.can.index(verb))  # what it is made for is first
+    for model in models:
+        if model.name == name:
+            if model not in able:
+                can = ", ".join(model.predictor.can)
+                raise Refusal(422, "cannot", f"model {name} cannot {verb}; it can {can}", "model")
+            return model
+    known = nearest(name, [model.name for model in models])
+    raise Refusal(404, "unknown_model", f"unknown model {name!r}; {known}", "model")
