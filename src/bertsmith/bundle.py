@@ -21,6 +21,7 @@ from bertsmith.model.bert import (
     Bert,
     BertForChoice,
     BertForClassification,
+    BertForEmbedding,
     BertForPreTraining,
     BertForSpans,
     initialize,
@@ -41,6 +42,7 @@ _ARCHITECTURES: dict[type[nn.Module], str] = {
     BertForChoice: huggingface.MULTIPLE_CHOICE,
     BertForSpans: "BertForQuestionAnswering",
     BertForTagging: "BertForTokenClassification",
+    BertForEmbedding: "BertModel",
     FeatureTagger: "BertModel",  # other programs know no such head; they load the encoder
 }
 
@@ -327,6 +329,13 @@ def load_task_model(
     with torch.device("meta"):
         model = make(bundle.config, num_outputs)
     return _fill(model, state, bundle, (head, *parts, "bert.top", *_never_stored(bundle)) if is_new else ())
+
+
+def load_embedding_model(bundle: Bundle) -> BertForEmbedding:
+    """Return the encoder as a model of its own, in evaluation mode."""
+    with torch.device("meta"):
+        model = BertForEmbedding(bundle.config)
+    return _fill(model, bundle.state, bundle)
 
 
 def load_classification_model(bundle: Bundle, num_outputs: int | None) -> BertForClassification:

@@ -202,6 +202,20 @@ class BertForClassification(nn.Module):
         return scores
 
 
+class BertForEmbedding(nn.Module):
+    """The encoder as vectors of texts are pooled from it; no weight is added."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.bert = Bert(config)
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """Return the last layer's output, float ``(places, hidden)``."""
+        hidden: Tensor = self.bert(tokens)
+        return hidden
+
+
 class BertForSpans(nn.Module):
     """The encoder with two scores for each token: as the first and as the last of an answer.
 

@@ -96,12 +96,12 @@ class FinetuneConfig:
 
     Attributes:
         task: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, squad1, squad2, cmrc2018, swag, conll, or
-            for own data classify, multilabel, regress, choose, answer or tag.
+            for own data classify, multilabel, regress, choose, answer, tag or embed.
         model: a model directory, or a configuration of one for random weights (see --random-weights).
         data: a GLUE task directory, or a CSV, TSV or JSONL file; for questions SQuAD's JSON, or JSONL with
             question, context and answers, or a directory with the published names; for choices SWAG's or
             CODAH's directory, too; for words to tag a directory of CoNLL-2003, a file of columns, or JSONL
-            with spans.
+            with spans; for embed rows of anchor and positive (and negative), or of two texts and a score.
         out: the run directory to write.
         recipe: what the settings start from: "default", "stable" (small data: 20 epochs at 2e-5, so that runs
             of several seeds differ less), "original" (the published code: 5e-5, no bias correction).
@@ -110,7 +110,7 @@ class FinetuneConfig:
         text: column of the text; default: found in the header. In a file of words and tags its number.
         second_text: column of the second text of a pair; of choices: of their list, or what their columns'
             names begin with.
-        label: column of the label or labels.
+        label: column of the label or labels; embed: of the score.
         label_separator: multilabel: what parts the labels in a field, such as ";" (JSON lists need none).
         class_weights: classify, multilabel: "balanced" makes labels count the same in training, however rare.
         grid: "paper" (batch size 16, 32; rate 5e-5, 3e-5, 2e-5; epochs 2, 3, 4), "glue" (rate 5e-5, 4e-5,
@@ -147,6 +147,10 @@ class FinetuneConfig:
         scheme: tagging: iob1, iob2, bioes, bilou or bmes, in a file of columns; default: it is found.
         features: tagging: do not train the encoder, but a BiLSTM on its layers' output: embeddings,
             second-to-last, last, weighted-last-4, concat-last-4 or weighted-all (default rate: 1e-3).
+        pooling: embed: "mean", "max" or "cls"; default: the model's own, or mean.
+        normalize: embed: vectors are scaled to length 1 when they are used; default: as the model's, or yes.
+        temperature: embed: by which cosines are divided (default 0.05); the smaller, the more the nearest
+            texts that do not belong to the anchor weigh. Rows with scores are trained without it.
         optimizer: optimiser and schedule.
     """
 
@@ -187,6 +191,9 @@ class FinetuneConfig:
     context: str | None = None
     scheme: str | None = None
     features: str | None = None
+    pooling: str | None = None
+    normalize: bool | None = None
+    temperature: float | None = None
     optimizer: OptimizerConfig = field(default_factory=lambda: OptimizerConfig(learning_rate=2e-5))
 
 

@@ -70,6 +70,7 @@ def _evaluated(config: EvaluateConfig) -> dict[str, Any]:
     model = task.kind.load_model(bundle, None).to(inference.device)
     source = _source(config, stored)
     rows = _read(config, task, source)
+    task = task.measured_by(task, rows)
     labels, encoding = None if stored.get("labels") is None else tuple(stored["labels"]), Encoding.of(bundle)
     data = task.kind.encode(task, rows, labels, encoding)
     others = read_other_dev(task, source, labels, encoding) if config.split == "dev" else {}

@@ -113,11 +113,12 @@ def _read(
         scheme=config.scheme,
         label_separator=config.label_separator,
     )
-    settings = settings_of(task, {name: getattr(config, name) for name in all_settings()})
+    settings = settings_of(task, {name: getattr(config, name) for name in all_settings()}, bundle.task)
     encoding = Encoding(bundle.tokenizer, config.seq_len, config.truncation, settings)
     if config.features is not None:
         task = with_frozen_encoder(task, bundle, config.features, Path(config.out) / "features", inference)
-    return task, encoding, read_training_data(task, source, encoding, config.limit_rows, config.seed)
+    data = read_training_data(task, source, encoding, config.limit_rows, config.seed)
+    return task.measured_by(task, data.dev.rows), encoding, data
 
 
 def _start(config: FinetuneConfig, cells: list[Cell]) -> Bundle:

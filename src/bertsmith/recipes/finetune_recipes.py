@@ -8,16 +8,22 @@ from dataclasses import replace
 from bertsmith.recipes.config import FinetuneConfig
 from bertsmith.training.config import OptimizerConfig
 
+EMBED = "embed"
 QUESTIONS = ("squad1", "squad2", "cmrc2018", "answer")
 
 
 def default(config: FinetuneConfig) -> FinetuneConfig:
-    """Return what suits the task: 384 pieces for questions; rate 1e-3 where the encoder is not trained.
+    """Return what suits the task.
+
+    384 pieces for questions; rate 1e-3 where the encoder is not trained; batches of 64 for embed, whose rows
+    are each other's negatives, and 256 pieces, which hold most paragraphs.
 
     Source: the original's README, max_seq_length on SQuAD; for a BiLSTM from random weights, Adam's own rate.
     """
     if config.task in QUESTIONS:
         config = replace(config, seq_len=384)
+    if config.task == EMBED:
+        config = replace(config, seq_len=256, batch_size=64)
     if config.features is not None:
         config = replace(config, optimizer=replace(config.optimizer, learning_rate=1e-3))
     return config

@@ -25,7 +25,6 @@ from bertsmith.recipes.finetune_table import failures, grid_summary, spread
 from bertsmith.significance import bootstrap_interval
 from bertsmith.tasks.kind import Encoding, Task
 from bertsmith.tasks.prepared import TrainingData
-from bertsmith.tasks.task import all_settings, settings_of
 
 
 def greeting(data: TrainingData) -> str:
@@ -149,7 +148,7 @@ def summarize(config: FinetuneConfig, kept: Kept, slots: Sequence[Slot]) -> dict
             "reinit_layers": config.reinit_layers,
             "bilstm": config.bilstm,
             "random_weights": config.random_weights,
-            **settings_of(kept.task, {name: getattr(config, name) for name in all_settings()}),
+            **kept.encoding.settings,
         },
     }
 

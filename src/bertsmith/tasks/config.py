@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -49,3 +50,41 @@ class SpanConfig:
         if self.window_overlap is not None:
             return space - self.window_overlap
         return 128 if self.window_step is None else self.window_step
+
+
+@dataclass(frozen=True)
+class EmbeddingConfig:
+    """How vectors of texts are made, and how they are trained.
+
+    Attributes:
+        pooling: "mean", "max" or "cls".
+        normalize: vectors are scaled to length 1 when they are used.
+        temperature: by which cosines are divided before the softmax over the texts of a batch; ``None``:
+            0.05.
+
+    Source of the temperature: arXiv 2104.08821 (SimCSE), section 3; 1 / 0.05 is the scale of
+        sentence-transformers' MultipleNegativesRankingLoss.
+    """
+
+    pooling: str = "mean"
+    normalize: bool = True
+    temperature: float | None = None
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> EmbeddingConfig:
+        """Return the settings that were given or that a model stores; what is ``None`` takes its default.
+
+        Raises:
+            InputError: the temperature is no number above 0.
+        """
+        known = {field.name for field in fields(cls)}
+        given = {name: value for name, value in settings.items() if name in known and value is not None}
+        temperature = given.get("temperature", 0.05)
+        if type(temperature) not in (int, float) or not 0.0 < temperature < math.inf:
+            raise InputError(f"temperature is {temperature!r}; it has to be a number above 0, such as 0.05")
+        return cls(**given)
+
+    @property
+    def divisor(self) -> float:
+        """The temperature that counts."""
+        return 0.05 if self.temperature is None else self.temperature

@@ -139,6 +139,10 @@ def _nothing_to_finish(model: nn.Module, train: Split) -> None:
     return None
 
 
+def _always_alike(task: Task, rows: RowSet[Any]) -> Task:
+    return task
+
+
 def _no_baseline(task: Task, split: Split) -> float | None:
     return None
 
@@ -175,6 +179,7 @@ class Kind:
         finish: makes what ``fit`` found part of a trained model, in place.
         tune: what is chosen on dev after training and stored with the model.
         settings: settings that tasks of other kinds do not have, with their defaults.
+        inherited: of these settings those that a model of this kind, if training begins with one, hands on.
         truncations: the policies for long rows that fit.
         example: what one item looks like that the verb takes; ``None``: a text, or a pair of texts.
         baseline: the main metric of the best single answer for all rows, which a run has to beat to have
@@ -197,6 +202,7 @@ class Kind:
     finish: Callable[[nn.Module, Split], None] = _nothing_to_finish
     tune: Callable[[Task, Split, Outputs], dict[str, Any]] = _nothing_to_tune
     settings: Mapping[str, Any] = field(default_factory=dict)
+    inherited: tuple[str, ...] = ()
     truncations: tuple[str, ...] = CUTS
     example: str | None = None
     baseline: Callable[[Task, Split], float | None] = _no_baseline
@@ -219,6 +225,7 @@ class Task:
         other_dev: further dev splits, scored beside "dev" and never chosen by; ``accuracy`` on
             "dev_mismatched" is reported as ``mismatched_accuracy``.
         frozen_kind: the kind of its models whose encoder was not trained (see ``feature_tagging``).
+        measured_by: the task with the metrics that fit some rows, where rows of more than one form are read.
     """
 
     name: str
@@ -230,3 +237,4 @@ class Task:
     scale_values: bool = False
     other_dev: tuple[str, ...] = ()
     frozen_kind: Kind | None = None
+    measured_by: Callable[[Task, RowSet[Any]], Task] = _always_alike

@@ -8,7 +8,7 @@ left out and counted; it never vanishes without a word.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -81,7 +81,11 @@ class Columns:
 
 
 def find_columns(
-    table: Table, named: Columns | None, wanted: Mapping[str, str | None], pair: bool | None
+    table: Table,
+    named: Columns | None,
+    wanted: Mapping[str, str | None],
+    pair: bool | None,
+    more_pairs: Sequence[tuple[str, str]] = (),
 ) -> Columns:
     """Return the columns of the text, the second text and the label.
 
@@ -90,6 +94,7 @@ def find_columns(
         named: columns stored with a model; used where the file has them.
         wanted: ``text``, ``second_text`` and ``label`` as the user named them, ``None`` where not named.
         pair: whether the rows have to be pairs; ``None``: as the header says.
+        more_pairs: further usual names of both texts.
 
     Raises:
         InputError: a named column is not there, or none or several columns could be the text.
@@ -103,7 +108,7 @@ def find_columns(
     if text is None and named is not None and _stored(table, named.text) and second is None:
         text, second = named.text, _stored(table, named.second_text)
     if text is None:
-        text, found = _find_texts(table, pair)
+        text, found = _find_texts(table, pair, more_pairs)
         second = second or found
     if pair and second is None:
         raise InputError(f"{table.path}: the model takes pairs; name the second text with --second-text")
@@ -121,13 +126,16 @@ def _first(table: Table, names: tuple[str, ...]) -> str | None:
     return next((lowered[name] for name in names if name in lowered), None)
 
 
-def _find_texts(table: Table, pair: bool | None) -> tuple[str, str | None]:
+def _find_texts(
+    table: Table, pair: bool | None, more_pairs: Sequence[tuple[str, str]]
+) -> tuple[str, str | None]:
     lowered = {column.lower(): column for column in table.columns}
     found: list[tuple[str, str | None]] = []
     if pair is not True:
         found += [(lowered[name], None) for name in _TEXT_NAMES if name in lowered]
     if pair is not False:
-        found += [(lowered[a], lowered[b]) for a, b in _PAIR_NAMES if a in lowered and b in lowered]
+        names = (*_PAIR_NAMES, *more_pairs)
+        found += [(lowered[a], lowered[b]) for a, b in names if a in lowered and b in lowered]
     if len(found) == 1:
         return found[0]
     columns = ", ".join(table.columns)

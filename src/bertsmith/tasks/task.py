@@ -9,19 +9,21 @@ from typing import Any
 
 from bertsmith.config import nearest
 from bertsmith.errors import InputError
-from bertsmith.tasks import choice_rows, custom, glue, squad, tagged_source
+from bertsmith.tasks import choice_rows, custom, embedding_rows, glue, squad, tagged_source
 from bertsmith.tasks.choice import CHOICE
 from bertsmith.tasks.classification import CLASSIFICATION
+from bertsmith.tasks.embedding import EMBEDDING, measured_by
 from bertsmith.tasks.feature_tagging import FEATURE_TAGGING
 from bertsmith.tasks.kind import Kind, Labels, Task
 from bertsmith.tasks.multi_label import MULTI_LABEL
 from bertsmith.tasks.regression import REGRESSION
+from bertsmith.tasks.retrieval import RETRIEVAL_METRICS
 from bertsmith.tasks.spans import SPANS
 from bertsmith.tasks.tagging import TAGGING
 
 KINDS: Mapping[str, Kind] = {
     kind.name: kind
-    for kind in (CLASSIFICATION, REGRESSION, MULTI_LABEL, CHOICE, SPANS, TAGGING, FEATURE_TAGGING)
+    for kind in (CLASSIFICATION, REGRESSION, MULTI_LABEL, CHOICE, SPANS, TAGGING, FEATURE_TAGGING, EMBEDDING)
 }
 
 _NO_OR_YES = ("0", "1")
@@ -99,6 +101,15 @@ TASKS: Mapping[str, Task] = {
     ),
     "conll": _words("conll"),
     "tag": _words("tag"),
+    "embed": Task(
+        "embed",
+        EMBEDDING,
+        None,
+        RETRIEVAL_METRICS,
+        RETRIEVAL_METRICS[0],
+        embedding_rows.read_split,
+        measured_by=measured_by,
+    ),
 }
 
 
@@ -120,12 +131,15 @@ def find_task(name: str, head: str | None = None) -> Task:
     return task
 
 
-def settings_of(task: Task, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that only tasks of this kind have: as given, or their defaults.
+def settings_of(
+    task: Task, given: Mapping[str, Any], begun: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the settings that only tasks of this kind have: as given, inherited, or their defaults.
 
     Args:
         task: the task.
         given: values by name, of every setting that any kind has; ``None`` where nothing was given.
+        begun: task.json of the model that training begins with; ``None`` where it has no head.
 
     Raises:
         InputError: a setting of another kind was given, which would be ignored.
@@ -137,9 +151,11 @@ def settings_of(task: Task, given: Mapping[str, Any]) -> dict[str, Any]:
                 f"--{name.replace('_', '-')} {value} would be ignored: it is for {fitting}, not for "
                 f"{task.name}; leave it out"
             )
-    return {
-        name: default if given[name] is None else given[name] for name, default in task.kind.settings.items()
-    }
+    defaults = dict(task.kind.settings)
+    if begun is not None and begun.get("head") == task.kind.name:
+        stored = begun.get("settings") or {}
+        defaults |= {name: stored[name] for name in task.kind.inherited if name in stored}
+    return {name: default if given[name] is None else given[name] for name, default in defaults.items()}
 
 
 def all_settings() -> list[str]:
