@@ -91,7 +91,12 @@ def test_what_is_refused(rows: list[dict[str, Any]], message: str, tmp_path: Pat
 
 
 def test_rows_that_lack_a_text_are_left_out_and_counted(tmp_path: Path) -> None:
-    rows = [{"anchor": "a", "positive": "b"}, {"anchor": "a"}, {"positive": "b"}, {"anchor": "NA", "positive": "x"}]
+    rows = [
+        {"anchor": "a", "positive": "b"},
+        {"anchor": "a"},
+        {"positive": "b"},
+        {"anchor": "NA", "positive": "x"},
+    ]
     found = read(write(tmp_path / "a.jsonl", rows), missing="skip")
     assert [row.anchor for row in found.rows] == ["a", "NA"]
     assert found.counts["missing_rows"] == 2

@@ -16,7 +16,9 @@ def vectors(number: int, width: int = 8, seed: int = 0) -> retrieval.Floats:
 
 @pytest.mark.parametrize("top", [1, 7, 40, 100])
 @pytest.mark.parametrize("at_once", [1, 60, 1 << 20])
-def test_the_nearest_are_those_of_a_full_sort(top: int, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_nearest_are_those_of_a_full_sort(
+    top: int, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(retrieval, "_SCORES_AT_ONCE", at_once)
     queries, documents = vectors(5), vectors(40, seed=1)
     rows, scores = nearest(queries, documents, top)

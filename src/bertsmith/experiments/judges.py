@@ -113,6 +113,16 @@ def _judge_choice(line: Line) -> Judged:
     return Judged(0, (), str(gold), str(choice), gold == choice, shares[choice] - shares[gold], note)
 
 
+def _judge_texts(line: Line) -> Judged:
+    """Judge how near two texts are: by rank where one is looked for, else by the score of the data."""
+    gold, cosine = line["gold"], float(line["cosine"])
+    if "rank" not in line:
+        return Judged(0, (), f"{float(gold):.6g}", f"{cosine:.4f}", None, 0.0, f"cosine {cosine:.4f}")
+    rank = int(line["rank"])
+    note = f"rank {rank}, cosine {cosine:.4f}"
+    return Judged(0, (), str(gold), str(line["best"]), rank == 1, float(rank - 1), note)
+
+
 def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
@@ -125,4 +135,5 @@ JUDGES: Mapping[str, Callable[[Line], Judged]] = {
     "feature-tagging": _judge_entities,
     "spans": _judge_span,
     "choice": _judge_choice,
+    "embedding": _judge_texts,
 }

@@ -17,8 +17,11 @@ _PIPELINES = {
     "tagging": "token-classification",
     "spans": "question-answering",
     "choice": "multiple-choice",
+    "embedding": "sentence-similarity",
 }
 """What the hub calls a kind of task; others have a head that transformers lacks."""
+_VECTORS = ("embedding",)
+"""Kinds whose answers are vectors of texts."""
 _MOST_LABELS = 30
 
 
@@ -85,9 +88,10 @@ def _introduction(summary: Mapping[str, Any]) -> str:
 
 
 def _usage(summary: Mapping[str, Any], usage: str) -> list[str]:
+    verb, out = ("embed", "vectors.npy") if summary["kind"] in _VECTORS else ("predict", "answers.jsonl")
     parts = [
         code("python", "import bertsmith", "", usage),
-        code("sh", "bertsmith predict --model MODEL --input FILE --out answers.jsonl"),
+        code("sh", f"bertsmith {verb} --model MODEL --input FILE --out {out}"),
     ]
     if summary["kind"] not in _PIPELINES:
         return [*parts, "`transformers` loads the encoder alone (`AutoModel`), not the trained head."]

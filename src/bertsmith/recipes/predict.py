@@ -43,6 +43,8 @@ def predict(config: PredictConfig) -> dict[str, Any]:
     _check_out(config)
     model = predictor.load(config.model, config.precision, config.batch_tokens)
     head = (model.bundle.task or {}).get("head")
+    if head == "embedding":
+        raise InputError(f"{model.bundle.directory}: the model makes vectors of texts; use bertsmith embed")
     if head not in _ANSWERS:
         raise InputError(
             f"{model.bundle.directory}: the model has no head to predict with; fine-tune it first"
