@@ -241,9 +241,14 @@ def _objective(split: Split) -> Objective[Any]:
 
 
 def _outputs(model: nn.Module, split: Split, inference: Inference) -> Outputs:
-    """Return the vector of each text, float32 ``(texts, hidden)``."""
+    """Return the vector of each text, float32 ``(texts, hidden)``.
+
+    Raises:
+        InputError: the pooling means nothing in such a model.
+    """
     assert isinstance(model, BertForEmbedding), "an encoder for vectors of texts"
     pooling = _split(split).settings.pooling
+    features.check_pooling(pooling, model.config)
     with evaluation_mode(model):
         return run_rows(
             split.encoded,
