@@ -17,7 +17,8 @@ from tokenizers import models, pre_tokenizers, trainers
 from bertsmith.errors import InputError
 from bertsmith.text import vocabulary
 from bertsmith.text.config import TokenizerConfig
-from bertsmith.text.tokenizer import SPECIAL_TOKENS, Tokenizer, bert_normalizer
+from bertsmith.text.rules import normalizer_of
+from bertsmith.text.tokenizer import SPECIAL_TOKENS, Tokenizer
 from bertsmith.text.vocabulary import count_words, read_vocabulary, train_vocabulary
 
 SPECIAL_LINES = "".join(f"{token}\n" for token in SPECIAL_TOKENS)
@@ -129,7 +130,7 @@ def test_it_learns_what_the_engine_alone_learns(shared_data: Path) -> None:
     config = TokenizerConfig()
     lines = list(wiki_lines(shared_data, 300_000))
     engine = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    engine.normalizer = bert_normalizer(config)
+    engine.normalizer = normalizer_of(config)
     engine.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     trainer = trainers.WordPieceTrainer(
         vocab_size=2500, min_frequency=2, special_tokens=list(SPECIAL_TOKENS), show_progress=False
@@ -225,7 +226,7 @@ def test_a_corpus_without_words_is_an_input_error(lines: list[str]) -> None:
 def test_words_are_counted_as_the_engine_splits_them() -> None:
     config = TokenizerConfig()
     lines = ["Café, café! İstan", "don't — 中文 ab" + "\u200b" + "c", "x" * 101 + " " + "y" * 100]
-    normalizer = bert_normalizer(config)
+    normalizer = normalizer_of(config)
     splitter = pre_tokenizers.BertPreTokenizer()
     expected: Counter[str] = Counter()
     for line in lines:

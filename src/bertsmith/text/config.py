@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from bertsmith.errors import InputError
 
+RULES = ("tokenizers", "original")
+
 _CHOICES = {
     "documents": ("blank-line", "line"),
     "sentences": ("split", "line"),
@@ -48,12 +50,20 @@ class TokenizerConfig:
         strip_accents: drop combining marks; null: as ``lowercase`` (the original's rule).
         split_chinese: put spaces around CJK ideographs.
         max_word_characters: a longer word is one [UNK] (200 in the original, 100 in Hugging Face's port).
+        rules: which characters are dropped or stand alone, and how case is lowered: "tokenizers" (the
+            library's, as all of Hugging Face) or "original" (the published code's; they differ in private-use
+            characters, some newer ones, some ideographs, and the last sigma of a Greek word).
     """
 
     lowercase: bool = True
     strip_accents: bool | None = None
     split_chinese: bool = True
     max_word_characters: int = 100
+    rules: str = "tokenizers"
+
+    def __post_init__(self) -> None:
+        if self.rules not in RULES:
+            raise InputError(f"tokenizer.rules is {self.rules!r}; it has to be {' or '.join(RULES)}")
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ from bertsmith.files import write_json, write_text
 from bertsmith.text import bpe, wordpiece
 from bertsmith.text.bpe import ByteLevelBpe
 from bertsmith.text.config import BpeConfig, SpecialTokens, TokenizerConfig
-from bertsmith.text.wordpiece import CONTINUATION, WordPiece, bert_normalizer, holds_capitals
+from bertsmith.text.wordpiece import CONTINUATION, WordPiece, holds_capitals
 
-__all__ = ["CONTINUATION", "SPECIAL_TOKENS", "UNK", "Tokenizer", "bert_normalizer", "holds_capitals"]
+__all__ = ["CONTINUATION", "SPECIAL_TOKENS", "UNK", "Tokenizer", "holds_capitals"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -299,8 +299,11 @@ class Tokenizer:
 
     def identity(self) -> str:
         """Return the SHA-256 over vocabulary and settings, in hexadecimal."""
-        settings = json.dumps(to_dict(self.config), sort_keys=True)
-        return hashlib.sha256("\n".join([settings, *self.vocab]).encode()).hexdigest()
+        settings = to_dict(self.config)
+        if settings.get("rules") == TokenizerConfig.rules:
+            del settings["rules"]  # a later setting: what was hashed without it keeps its hash
+        text = json.dumps(settings, sort_keys=True)
+        return hashlib.sha256("\n".join([text, *self.vocab]).encode()).hexdigest()
 
     @property
     def _masks(self) -> str:

@@ -15,7 +15,8 @@ from tokenizers import models, pre_tokenizers, trainers
 from bertsmith.errors import InputError
 from bertsmith.text import bpe
 from bertsmith.text.config import BpeConfig, TokenizerConfig
-from bertsmith.text.tokenizer import CONTINUATION, SPECIAL_TOKENS, UNK, bert_normalizer
+from bertsmith.text.rules import normalizer_of, splitter_of
+from bertsmith.text.tokenizer import CONTINUATION, SPECIAL_TOKENS, UNK
 
 _LOG = logging.getLogger(__name__)
 _BOM = b"\xef\xbb\xbf"
@@ -206,8 +207,8 @@ def count_words(lines: Iterable[str], tokenizer: TokenizerConfig) -> dict[str, i
 
 def _fold(spaced: Counter[str], words: Counter[str], tokenizer: TokenizerConfig) -> None:
     """Add the words of white-space separated strings."""
-    normalizer = bert_normalizer(tokenizer)
-    splitter = pre_tokenizers.BertPreTokenizer()
+    normalizer = normalizer_of(tokenizer)
+    splitter = splitter_of(tokenizer)
     for text, count in spaced.items():
         for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)):
             if len(word) <= tokenizer.max_word_characters:

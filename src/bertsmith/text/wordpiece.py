@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import decoders, models, processors
 
 from bertsmith.errors import InputError
 from bertsmith.files import write_text
 from bertsmith.text.config import SpecialTokens, TokenizerConfig
+from bertsmith.text.rules import normalizer_of, splitter_of
 
 SPECIALS = SpecialTokens("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONTINUATION = "##"
@@ -57,8 +58,8 @@ class WordPiece:
             ids, unk_token=SPECIALS.unk, max_input_chars_per_word=self._config.max_word_characters
         )
         engine = tokenizers.Tokenizer(model)
-        engine.normalizer = bert_normalizer(self._config)
-        engine.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        engine.normalizer = normalizer_of(self._config)
+        engine.pre_tokenizer = splitter_of(self._config)
         engine.decoder = decoders.WordPiece(prefix=CONTINUATION)
         return engine
 
@@ -110,8 +111,12 @@ class WordPiece:
 
     def settings(self) -> dict[str, Any]:
         """Return what tokenizer_config.json says besides the special tokens."""
-        # transformers' BertTokenizer knows this word limit only; the general class reads tokenizer.json.
-        is_plain = self._config.max_word_characters == _HUGGING_FACE_WORD_LIMIT
+        # transformers' BertTokenizer knows this word limit and these rules only; the general class reads
+        # tokenizer.json.
+        is_plain = (
+            self._config.max_word_characters == _HUGGING_FACE_WORD_LIMIT
+            and self._config.rules == "tokenizers"
+        )
         return {
             "tokenizer_class": "BertTokenizer" if is_plain else "PreTrainedTokenizerFast",
             "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
@@ -119,17 +124,8 @@ class WordPiece:
             "strip_accents": self._config.strip_accents,
             "tokenize_chinese_chars": self._config.split_chinese,
             "max_word_characters": self._config.max_word_characters,
+            "rules": self._config.rules,
         }
-
-
-def bert_normalizer(config: TokenizerConfig) -> normalizers.BertNormalizer:
-    """Return what cleans, lower-cases and strips text before it is split."""
-    return normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=config.split_chinese,
-        strip_accents=config.strip_accents,
-        lowercase=config.lowercase,
-    )
 
 
 def holds_capitals(vocab: Iterable[str]) -> bool:
@@ -151,7 +147,7 @@ def stored_config(
         ``None`` if neither says whether the vocabulary is cased.
 
     Raises:
-        InputError: a setting has the wrong type.
+        InputError: a setting has the wrong type, or the rules are unknown.
     """
     normalizer = _stored_normalizer(engine.get("normalizer"))
     lowercase = settings.get("do_lower_case", normalizer.get("lowercase"))
@@ -161,12 +157,16 @@ def stored_config(
     strip = settings.get("strip_accents", normalizer.get("strip_accents"))
     split = settings.get("tokenize_chinese_chars", normalizer.get("handle_chinese_chars"))
     limit = settings.get("max_word_characters", (engine.get("model") or {}).get("max_input_chars_per_word"))
-    config = TokenizerConfig(
-        lowercase=lowercase,
-        strip_accents=strip,
-        split_chinese=default.split_chinese if split is None else split,
-        max_word_characters=default.max_word_characters if limit is None else limit,
-    )
+    try:
+        config = TokenizerConfig(
+            lowercase=lowercase,
+            strip_accents=strip,
+            split_chinese=default.split_chinese if split is None else split,
+            max_word_characters=default.max_word_characters if limit is None else limit,
+            rules=settings.get("rules", default.rules),
+        )
+    except InputError as error:
+        raise InputError(f"{where}: {error}; mend tokenizer_config.json") from None
     for name, kinds in _KINDS.items():
         if type(getattr(config, name)) not in kinds:
             value = asdict(config)[name]
