@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,23 @@ def shared_data() -> Path:
             pytest.fail(f"BERTSMITH_DATA names {path}, which is no directory")
         pytest.skip("no folder of real data: set BERTSMITH_DATA to one")
     return path
+
+
+@pytest.fixture(scope="session")
+def shared_vocabulary_file(
+    shared_data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
+    """A function from the name of a shared vocabulary to an unpacked vocab.txt, alone in its directory."""
+    root = tmp_path_factory.mktemp("vocabularies")
+
+    def unpack(name: str) -> Path:
+        path = root / name / "vocab.txt"
+        if not path.exists():
+            path.parent.mkdir()
+            path.write_bytes(gzip.decompress((shared_data / "vocab" / f"{name}-vocab.txt.gz").read_bytes()))
+        return path
+
+    return unpack
 
 
 @pytest.fixture(scope="session")

@@ -88,4 +88,4 @@ def ids_of(text: str, ids: Mapping[str, int], lowercase: bool, longest: int = 20
 
 def read_vocabulary(text: str) -> dict[str, int]:
     """Return piece -> number of its line."""
-    return {line.strip(): number for number, line in enumerate(text.splitlines(keepends=False))}
+    return {line.strip(): number for number, line in enumerate(text.split("\n"))}

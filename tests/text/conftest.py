@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,23 +29,6 @@ def small_tokenizer() -> Callable[..., Tokenizer]:
         return Tokenizer([*SPECIAL_TOKENS, *pieces.split()], TokenizerConfig(**settings))  # type: ignore[arg-type]
 
     return make
-
-
-@pytest.fixture(scope="session")
-def shared_vocabulary_file(
-    shared_data: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], Path]:
-    """A function from the name of a shared vocabulary to an unpacked vocab.txt, alone in its directory."""
-    root = tmp_path_factory.mktemp("vocabularies")
-
-    def unpack(name: str) -> Path:
-        path = root / name / "vocab.txt"
-        if not path.exists():
-            path.parent.mkdir()
-            path.write_bytes(gzip.decompress((shared_data / "vocab" / f"{name}-vocab.txt.gz").read_bytes()))
-        return path
-
-    return unpack
 
 
 @pytest.fixture(scope="session")
