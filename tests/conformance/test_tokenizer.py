@@ -23,14 +23,14 @@ from tests.conformance.plain_tokenizer import ids_of, is_ideograph, words_of
 CODE_POINTS = [chr(number) for number in range(0x110000) if not 0xD800 <= number < 0xE000]
 ASSIGNED = [one for one in CODE_POINTS if unicodedata.category(one) != "Cn"]
 MOVED = {"\U0001171e"}
-"""A mark without width up to Unicode 15, with one since 16: the engine's tables are newer than Python 3.11's."""
+"""Without width up to Unicode 15, with one since 16: the engine's tables are newer than Python 3.11's."""
 ORIGINAL = TokenizerConfig(rules="original", max_word_characters=200)
 CASED = TokenizerConfig(lowercase=False, rules="original", max_word_characters=200)
 
 
 @cache
 def originals_words(character: str, lowercase: bool) -> list[str]:
-    """The reference for a character between letters; what Unicode has not assigned is a letter like others."""
+    """The reference for a character between letters; what Unicode has not assigned is a letter too."""
     text = f"a{character}b"
     is_letter = unicodedata.category(character) == "Cn" and not is_ideograph(character)
     return [text] if is_letter else words_of(text, lowercase)  # a shortcut, for 830,000 of them
@@ -165,7 +165,8 @@ def test_fact_24_literal_special_tokens_are_text(fact, shared_vocabulary_file):
         text = f"it says {token} here"
         assert ours.encode(text) == ids_of(text, ids, True)
         read = theirs(text, add_special_tokens=False)["input_ids"]
-        assert ids[token] in read and read != ours.encode(text), "the library reads the token"
+        assert ids[token] in read, "the library reads the token"
+        assert ids[token] not in ours.encode(text)
         if token == "[MASK]":
             assert ours.encode_with_masks(text) == read
         else:

@@ -42,7 +42,7 @@ def test_the_rules_are_stored_and_hold_in_other_programs(small_tokenizer: Maker,
 
 
 def test_places_in_the_text_stay_known(small_tokenizer: Maker) -> None:
-    ids, offsets = small_tokenizer(PIECES, rules="original").encode_with_offsets(TEXT)
+    _, offsets = small_tokenizer(PIECES, rules="original").encode_with_offsets(TEXT)
     found = [TEXT[start:end] for start, end in offsets]
     assert found == ["\ue000", "ΟΔΟΣ", "\U0002b820", "x", "Σ", "'", "Σ", ".", "É"]
 

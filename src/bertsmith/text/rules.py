@@ -28,7 +28,7 @@ def normalizer_of(config: TokenizerConfig) -> normalizers.Normalizer:
             strip_accents=config.strip_accents,
             lowercase=config.lowercase,
         )
-    steps = [normalizers.Replace(Regex(_DROPPED), "")]
+    steps: list[normalizers.Normalizer] = [normalizers.Replace(Regex(_DROPPED), "")]
     if config.lowercase:  # as str.lower: the engine's step takes letters one by one
         steps += [normalizers.Replace(Regex(_LAST_SIGMA), "ς"), normalizers.Lowercase()]
     if config.lowercase if config.strip_accents is None else config.strip_accents:
