@@ -149,7 +149,8 @@ export class Attention {
     const { t, numbers } = this.room, { tokens, patterns } = this.found, { layer, head, direction } = this.state;
     const where = layer === null ? t("attention.all")
       : head === null ? t("attention.layer", { layer: layer + 1 }) : t("attention.head", { layer: layer + 1, head: head + 1 });
-    const best = line.map((weight, at) => [weight, at]).sort((a, b) => b[0] - a[0]).slice(0, 3);
+    const best = line.map((weight, at) => [weight, at]).sort((a, b) => b[0] - a[0])
+      .filter(([weight], place) => place === 0 || (place < 3 && weight >= 0.01));
     const others = best.map(([weight, at]) => `${tokens[at]} ${numbers.percent(weight)}`).join(t("comma"));
     const said = t(`attention.${direction}.said`, { where, piece: tokens[piece], others });
     if (layer === null || head === null) return said;
