@@ -220,7 +220,9 @@ def test_choices_similarities_and_rankings_are_the_models(
     expect(page.get_by_label("Model")).to_have_value("minilm")
     write(page, "Texts, one a line", "\n".join(texts))
     cosines = minilm.predictor.similarity(texts).values
-    cells = [float(cell.replace("−", "-")) for cell in page.locator(".cosines td:not(:empty)").all_inner_texts()]
+    cells = [
+        float(cell.replace("−", "-")) for cell in page.locator(".cosines td:not(:empty)").all_inner_texts()
+    ]
     assert np.reshape(cells, (3, 3)) == pytest.approx(cosines, abs=6e-3)
     expect(page.locator(".bars .name").first).to_have_text(texts[2])
     go(page, "rerank")
