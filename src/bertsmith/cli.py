@@ -22,6 +22,7 @@ import yaml
 from bertsmith import presets
 from bertsmith.config import nearest, overlay, to_dict
 from bertsmith.errors import InputError, RunError
+from bertsmith.experiments.config import AblateConfig
 from bertsmith.recipes import config as verbs
 from bertsmith.recipes.finetune_recipes import RECIPES
 from bertsmith.recipes.glue_config import GlueConfig
@@ -42,11 +43,16 @@ VERBS: dict[str, type[Any]] = {
     "doctor": verbs.DoctorConfig,
     "plan": PlanConfig,
     "report": verbs.ReportConfig,
+    "ablate": AblateConfig,
     "bench": BenchConfig,
     "demo": verbs.DemoConfig,
 }
 """Each verb's settings; the function is ``bertsmith.recipes.VERB.VERB``, but for those in ``_MODULES``."""
-_MODULES = {"report": "bertsmith.experiments.report", "serve": "bertsmith.serving.serve"}
+_MODULES = {
+    "report": "bertsmith.experiments.report",
+    "ablate": "bertsmith.experiments.ablation",
+    "serve": "bertsmith.serving.serve",
+}
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 _TOGETHER = ("pretrain",)

@@ -31,6 +31,17 @@ def command_of(run: Run) -> str:
     return shlex.join(["bertsmith", verb, *_flags(run.config, defaults, "")])
 
 
+def flags_of(settings: Any, defaults: Any, positional: str) -> list[str]:
+    """Return a dataclass's settings as flags, but for those that are as in ``defaults``."""
+    values = {name: value for name, value in to_dict(settings).items() if name != positional}
+    return list(_flags(values, _defaults(defaults), ""))
+
+
+def flat(settings: Any) -> dict[str, str]:
+    """Return every setting of a dataclass by its path, as text."""
+    return dict(_flat(to_dict(settings), ""))
+
+
 def _required(settings: Any) -> list[str]:
     """Return the names of a dataclass's fields that have no default."""
     fields = dataclasses.fields(settings)

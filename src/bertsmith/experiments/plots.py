@@ -39,6 +39,7 @@ _STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.linewidth": 0.6,
+    "axes.formatter.useoffset": False,
     "font.size": 9.0,
     "lines.linewidth": 1.5,
     "legend.frameon": False,

@@ -55,8 +55,10 @@ def html(runs: list[Run], config: ReportConfig) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    template = package_files("bertsmith.experiments").joinpath("report_page.html").read_text(encoding="utf-8")
+    folder = package_files("bertsmith.experiments")
+    template = folder.joinpath("report_page.html").read_text(encoding="utf-8")
     page: str = environment.from_string(template).render(
+        style=folder.joinpath("page_style.css").read_text(encoding="utf-8"),
         title=config.title or _title(runs),
         comparisons=[compare(kind, some) for kind, some in badged.items() if len(some) > 1],
         fine_tuned=[fine_tuned(run, letter, config.errors) for run, letter in badged[FINE_TUNING]],

@@ -31,6 +31,10 @@ EVALUATION_TOKENS = 4096
 HEADS = ("classifier.", "span_scores.", "lstm.", "mix.")
 
 
+class EveryRunDiverged(InputError):
+    """No run of a fine-tuning has a model to keep."""
+
+
 def finetune(config: FinetuneConfig) -> dict[str, Any]:
     """Fine-tune, and write the run directory.
 
@@ -41,7 +45,8 @@ def finetune(config: FinetuneConfig) -> dict[str, Any]:
         The content of metrics.json, and where the model is as ``model_directory``.
 
     Raises:
-        InputError: settings, data or model are wrong, or every run diverged.
+        InputError: settings, data or model are wrong.
+        EveryRunDiverged: there is no model to keep.
     """
     cells = cells_of(config)
     check_out(config)
@@ -76,7 +81,7 @@ def finetune(config: FinetuneConfig) -> dict[str, Any]:
             raise
     if best is None:
         rate = min(cell.config.optimizer.learning_rate for cell in cells)
-        raise InputError(f"every run diverged; lower --optimizer.learning-rate (it is {rate})")
+        raise EveryRunDiverged(f"every run diverged; lower --optimizer.learning-rate (it is {rate})")
     kept = _kept(setup, encoding, runs, best, slots)
     summary = summarize(best.cell.config, kept, slots)
     save(out, kept, summary)
