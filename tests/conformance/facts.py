@@ -17,7 +17,7 @@ bit or item for item; a difference is the largest XX"""
 
 @dataclass
 class Fact:
-    """One line: a fact, or one side of it. A test calls exactly one of the three methods, as its last act.
+    """One line: a fact, or one side of it. A test calls exactly one of the four methods, as its last act.
 
     Attributes:
         number: of the fact.
@@ -46,6 +46,10 @@ class Fact:
     def deliberate(self, reason: str) -> None:
         """Say that the test found the difference that is meant."""
         self.result = f"deliberate: {reason}"
+
+    def not_shown(self, reason: str) -> None:
+        """Say why the test cannot compare what the fact says."""
+        self.result = f"not shown: {reason}"
 
     @property
     def columns(self) -> tuple[str, str, str, str]:

@@ -33,6 +33,12 @@ def test_the_rate_rises_to_its_peak_and_falls_to_zero(settings):
     assert 0.0 < found[99] < 0.2
 
 
+def test_the_originals_line_begins_at_the_first_step():
+    found = rates(schedule="bert-linear")
+    assert found[:10] == rates()[:10]
+    assert found[10:] == pytest.approx([0.9 * rate for rate in rates()[10:]])
+
+
 def test_the_linear_schedule_is_what_it_was_bit_by_bit():
     for warmup in (0.0, 0.01, 0.1, 0.37):
         for step, found in enumerate(rates(999, warmup_fraction=warmup)):

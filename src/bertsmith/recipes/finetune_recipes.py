@@ -42,11 +42,13 @@ def stable(config: FinetuneConfig) -> FinetuneConfig:
 
 
 def original(config: FinetuneConfig) -> FinetuneConfig:
-    """Return the original code's defaults: Adam without bias correction, batch 32, rate 5e-5, 3 epochs.
+    """Return the original code's defaults: its Adam and schedule, batch 32, rate 5e-5, 3 epochs.
 
-    Source: run_classifier.py, its flags.
+    Source: run_classifier.py, its flags; optimization.py.
     """
-    optimizer = OptimizerConfig(name="bert-adam", learning_rate=5e-5, warmup_fraction=0.1)
+    optimizer = OptimizerConfig(
+        name="bert-adam", learning_rate=5e-5, warmup_fraction=0.1, schedule="bert-linear"
+    )
     return replace(default(config), recipe="original", epochs=3, batch_size=32, optimizer=optimizer)
 
 

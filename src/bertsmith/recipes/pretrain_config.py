@@ -18,7 +18,8 @@ class PretrainConfig:
         out: the run directory to write.
         preset: architecture and rates to start from: bert-SIZE, fast-SIZE (for a budget of minutes
             to hours; tiny to medium) or roberta-SIZE (no next sentence prediction:
-            prepare with --pairing full-sentences); SIZE is tiny, mini, small, medium, base or large.
+            prepare with --pairing full-sentences); SIZE is tiny, mini, small, medium, base or large;
+            bert-exact: base with every detail of the original's code (needs --long-data).
         init: a model directory to go on from (continued pretraining): its weights, architecture and
             vocabulary count, not those of the preset. Heads that it lacks are drawn at random.
         steps: optimiser steps; give this or budget.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from bertsmith.data.config import MaskingConfig, Targets
 from bertsmith.data.cuts import BatchWarmup
 from bertsmith.data.loader import PretrainingLoader
@@ -11,11 +13,19 @@ from bertsmith.model.config import BertConfig
 from bertsmith.recipes.pretrain_config import PretrainConfig
 from bertsmith.text.tokenizer import Tokenizer
 
+logger = logging.getLogger(__name__)
+
 
 def loader_of(
     config: PretrainConfig, instances: Instances, tokenizer: Tokenizer, targets: Targets
 ) -> PretrainingLoader:
     """Return the loader of a run."""
+    if not config.masking.dynamic and instances.manifest["settings"].get("passes", 1) == 1:
+        logger.warning(
+            "masking.dynamic is false and %s holds one pass: all epochs have the same masks; the original "
+            "prepares ten passes (--passes 10)",
+            config.data,
+        )
     warmup = batch_warmup_of(config)
     size = config.batch_size
     return PretrainingLoader(instances, tokenizer, config.masking, config.seed, size, warmup, targets)

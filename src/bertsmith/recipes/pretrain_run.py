@@ -244,9 +244,13 @@ def check(config: PretrainConfig) -> None:
     Raises:
         InputError: naming the setting.
     """
-    if (config.steps is None) == (config.budget is None):
-        given = "neither" if config.steps is None else "both"
-        raise InputError(f"give either --steps or --budget, not {given}: for example --budget 30m")
+    if config.steps is None and config.budget is None:
+        raise InputError("give either --steps or --budget, not neither: for example --budget 30m")
+    if config.steps is not None and config.budget is not None:
+        raise InputError(
+            f"give either --steps or --budget, not both: steps is {config.steps} (--steps None takes a "
+            "preset's away)"
+        )
     if config.budget is not None:
         duration_seconds(config.budget)
     for name, least in _AT_LEAST.items():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bertsmith.errors import InputError
 
 OPTIMIZERS = ("adamw", "bert-adam", "lamb", "muon")
-SCHEDULES = ("linear", "power", "cosine", "wsd")
+SCHEDULES = ("linear", "bert-linear", "power", "cosine", "wsd")
 PRECISIONS = ("auto", "float32", "bfloat16")
 
 # What only one choice of another setting reads.
@@ -35,8 +35,9 @@ class OptimizerConfig:
         weight_decay: decoupled, times the rate; not on biases and LayerNorm, embeddings are decayed.
         max_grad_norm: global norm at which gradients are clipped; 0: never.
         warmup_fraction: share of the run in which the rate rises from 0 to its peak.
-        schedule: how the rate falls to 0 afterwards: "linear", "power" (linear to a power), "cosine", or
-            "wsd" (stays at its peak, falls at the end).
+        schedule: how the rate falls to 0 afterwards: "linear", "bert-linear" (the original's: the line
+            begins at the run's first step), "power" (linear to a power), "cosine", or "wsd" (stays at its
+            peak, falls at the end).
         power: exponent of "power"; below 1 the rate stays high and falls late.
         decay_fraction: share of the run in which "wsd" falls.
         adam_rate: peak rate of AdamW beside "muon"; 0: the same as learning_rate.

@@ -14,9 +14,7 @@ def rate_of(config: OptimizerConfig) -> Callable[[float], float]:
 
     Linear from 0 to 1 in the warm-up, then to 0 as ``config.schedule`` says. The update that follows ``k``
     completed ones of ``T`` is made at progress ``k/T``; so, as in the original, the first update has rate 0
-    when there is a warm-up. One difference: here the fall starts at the peak. In the original its line starts
-    at step 0, so the rate drops by the factor ``1 - warmup_fraction`` at the end of the warm-up; from there
-    on the original's rate is ours times that factor.
+    when there is a warm-up. The fall starts at the peak, but for "bert-linear", the original's.
 
     Source: optimization.py, create_optimizer.
     """
@@ -32,6 +30,11 @@ def rate_of(config: OptimizerConfig) -> Callable[[float], float]:
 
 def _linear(progress: float, config: OptimizerConfig) -> float:
     return max(0.0, (1.0 - progress) / (1.0 - config.warmup_fraction))
+
+
+def _bert_linear(progress: float, config: OptimizerConfig) -> float:
+    """A line that starts at step 0: the rate drops by ``1 - warmup_fraction`` at the end of the warm-up."""
+    return 1.0 - progress
 
 
 def _power(progress: float, config: OptimizerConfig) -> float:
@@ -58,6 +61,7 @@ def _stable(progress: float, config: OptimizerConfig) -> float:
 
 _FALLS: dict[str, Callable[[float, OptimizerConfig], float]] = {
     "linear": _linear,
+    "bert-linear": _bert_linear,
     "power": _power,
     "cosine": _cosine,
     "wsd": _stable,
