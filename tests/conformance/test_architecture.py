@@ -15,6 +15,7 @@ from bertsmith.layout import unpadded
 from bertsmith.model.attention import attention
 from bertsmith.model.bert import BertForPreTraining
 from bertsmith.model.encoder import ACTIVATION_FUNCTIONS
+from bertsmith.presets import PRESETS
 from tests.conformance import numpy_bert
 from tests.conformance.models import CONFIG, LENGTHS, SHAPE, batch_of, original_names, small_model
 from tests.model.rows import PAD_ID, random_ids, rows_of
@@ -73,6 +74,34 @@ def test_fact_01_pooler(fact):
         weights, numpy_bert.encode(weights, SHAPE, batch.ids, batch.segments, batch.mask)[-1]
     )
     line.difference(largest(model.pooler(model.bert(tokens)[list(tokens.layout.starts)]), theirs), 1e-12)
+
+
+SIZES = {  # name: layers, width, heads, feed-forward, millions of parameters as published
+    "bert-tiny": (2, 128, 2, 512, 4.4),
+    "bert-mini": (4, 256, 4, 1024, 11.2),
+    "bert-small": (4, 512, 8, 2048, 28.8),
+    "bert-medium": (8, 512, 8, 2048, 41.4),
+    "bert-base": (12, 768, 12, 3072, 110),
+    "bert-large": (24, 1024, 16, 4096, 340),
+    "bert-exact": (12, 768, 12, 3072, 110),
+}
+
+
+def test_fact_01_sizes(fact):
+    line = fact(1, "shapes of the presets, number of their parameters", "the paper; sum over the variables")
+    for name, (layers, width, heads, inner, millions) in SIZES.items():
+        shape = replace(PRESETS[name]("DATA", "RUN").architecture, vocab_size=30522)
+        assert (shape.num_layers, shape.hidden_size, shape.num_heads) == (layers, width, heads)
+        assert (shape.intermediate_size, shape.max_positions, shape.num_segments) == (inner, 512, 2)
+        with torch.device("meta"):
+            model = BertForPreTraining(shape)
+        norm, square = 2 * width, width * width + width
+        layer = 4 * square + (width * inner + inner) + (inner * width + width) + 2 * norm
+        encoder = (30522 + 512 + 2) * width + norm + layers * layer + square  # with the pooler
+        heads_too = encoder + square + norm + 30522 + 2 * width + 2
+        assert sum(parameter.numel() for parameter in model.parameters()) == heads_too
+        assert encoder / 1e6 == pytest.approx(millions, rel=0.015)
+    line.exact()
 
 
 def test_fact_01_dropout_stands_where_the_originals_does(fact):

@@ -1,4 +1,4 @@
-"""Facts 6 to 13: from text to masked instances, against a second implementation with the same random numbers.
+"""Facts 6 to 15: from text to masked instances, against a second implementation with the same random numbers.
 
 What is compared has gone the whole way: a file of real text through ``prepare``, its shards, and the loader.
 """
@@ -22,13 +22,16 @@ from bertsmith.data.masking import MaskingVocabulary, mask, max_predictions_of
 from bertsmith.data.pairing import RANDOM, Documents, instances_of
 from bertsmith.data.shards import Instances
 from bertsmith.errors import InputError
+from bertsmith.presets import bert_exact
 from bertsmith.randomness import generator
 from bertsmith.recipes.config import PrepareConfig
 from bertsmith.recipes.prepare import prepare
+from bertsmith.recipes.pretrain_phases import Phases
 from bertsmith.text.config import CorpusConfig
 from bertsmith.text.corpus import CorpusCounts, read_documents
 from bertsmith.text.sentences import split_sentences
 from bertsmith.text.tokenizer import Tokenizer
+from bertsmith.training.schedule import Budget
 from tests.conformance import plain_instances
 from tests.conformance.plain_instances import MaskNumbers, Numbers, Pair, Pieces
 
@@ -340,3 +343,51 @@ def test_fact_13_words_do_not_cross_a_separator(fact, prepared):
         "its first piece begins a word; the original joins it to the word before the separator. Where no "
         "word fits the budget, a part of one is chosen, so that every row predicts something"
     )
+
+
+def test_fact_14_two_phases(fact, prepared):
+    """The real loaders of both phases, at the steps around the switch; 32 and 128 stand for 128 and 512."""
+    line = fact(14, "rows of bert-exact's steps: 900,000 times 256 short ones, then long", "the paper, A.2")
+    short, long = prepared[32], prepared[128]
+    config = replace(
+        bert_exact(str(short.instances.directory), "RUN"), long_data=str(long.instances.directory)
+    )
+    phases = Phases.open(config, short.instances, short.tokenizer)
+    for step in (0, 450_000, 899_999, 900_000, 999_999):
+        batches = phases.batch(step, Budget(steps=config.steps))
+        ids = np.concatenate([batch.example_ids for batch in batches])
+        source = short if step < 900_000 else long
+        lengths = [length for batch in batches for length in batch.tokens.layout.lengths]
+        rest = len(source.instances) % 256  # an epoch's last batch may be short
+        assert len(ids) in (256, rest)
+        assert lengths == source.instances.lengths(ids).tolist()
+    line.exact()
+
+
+PAGE = """\
+A History of Tea
+
+Tea is a drink that is made from the leaves of a shrub. Nobody knows who drank it first.
+
+Contents
+1. Origins
+2. Trade
+* See also
+- green tea
+- black tea
+
+Year | Pounds | Price
+1700 | 20,000 | 16 s
+1800 | 23,000,000 | 3 s
+
+By 1750 it had become the drink of the whole country, and the price went on falling.
+"""
+
+
+def test_fact_15_documents_are_prose(fact, tmp_path):
+    line = fact(15, "a page with a header, lists and a table: what is left of it", "its two paragraphs")
+    (tmp_path / "page.txt").write_text(PAGE)
+    documents = read_documents([tmp_path / "page.txt"], CorpusConfig(), CorpusCounts())
+    lines = [text for document in documents for text in document]
+    assert lines == [text for text in PAGE.splitlines() if text.startswith(("Tea is", "By 1750"))]
+    line.exact()

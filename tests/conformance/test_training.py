@@ -256,6 +256,19 @@ def part_of(batch: PretrainingBatch, first: int, end: int) -> PretrainingBatch:
     )
 
 
+def test_fact_21_batch_and_steps(fact):
+    line = fact(21, "batch, steps, warm-up, rate and lengths of bert-exact", "the paper, A.2")
+    optimizer = EXACT.optimizer
+    assert (EXACT.batch_size, EXACT.long_batch_size, EXACT.steps) == (256, 256, 1_000_000)
+    assert (optimizer.learning_rate, optimizer.warmup_fraction * EXACT.steps) == (1e-4, 10_000)
+    assert (optimizer.beta1, optimizer.beta2, optimizer.eps) == (0.9, 0.999, 1e-6)
+    assert (optimizer.weight_decay, optimizer.max_grad_norm, EXACT.dropout) == (0.01, 1.0, None)
+    assert (EXACT.architecture.hidden_dropout, EXACT.architecture.attention_dropout) == (0.1, 0.1)
+    assert EXACT.batch_size * EXACT.architecture.max_positions == 131_072
+    assert 131_072 * EXACT.steps / 3.3e9 == pytest.approx(40, rel=0.01), "epochs of 3.3 G words"
+    line.exact()
+
+
 def first_steps(
     shape: BertConfig, batches: Callable[[int], list[PretrainingBatch]], steps: int, rate: float
 ) -> list[dict[str, float]]:
