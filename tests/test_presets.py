@@ -3,12 +3,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
+from bertsmith.cli import run
 from bertsmith.config import to_dict
+from bertsmith.data.config import MaskingConfig, PairingConfig
 from bertsmith.model.bert import BertForPreTraining
 from bertsmith.presets import PRESETS
 
@@ -107,3 +111,29 @@ def test_the_large_roberta_presets_follow_its_table_9(size, rate, warmup_steps):
 def test_presets_import_nothing_heavy():
     code = "import sys, bertsmith.presets; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_bert_exact_is_what_its_page_says(capsys):
+    """The commands of docs/pretraining.md, read by the command line."""
+    text = (Path(__file__).parent.parent / "docs" / "pretraining.md").read_text(encoding="utf-8")
+    block = text.split("## The original, exactly")[1].split("```")[1]
+    printed = []
+    for line in block.strip().splitlines():
+        assert run([*line.split()[1:], "--print-config"]) == 0
+        printed.append(yaml.safe_load(capsys.readouterr().out))
+    short, long, pretraining = printed
+    assert (short["seq_len"], long["seq_len"]) == (128, 512)
+    for data in (short, long):
+        config = PairingConfig(data["pairing"], data["seq_len"], passes=data["passes"])
+        assert config == PairingConfig("nsp", data["seq_len"], 0.1, 0.5, passes=10)
+        assert (data["text"]["sentences"], data["text"]["documents"]) == ("line", "blank-line")
+        assert (data["heldout"], data["text"]["prose_only"]) == (0, False)
+    exact = to_dict(replace(PRESETS["bert-exact"]("d128", "run"), long_data="d512"))
+    assert pretraining == yaml.safe_load(yaml.safe_dump(exact))
+
+
+def test_bert_exact_has_the_originals_settings():
+    config = PRESETS["bert-exact"]("d128", "run")
+    assert (config.steps, config.batch_size, config.long_batch_size) == (1_000_000, 256, 256)
+    assert (config.architecture.activation, config.optimizer.schedule) == ("gelu_tanh", "bert-linear")
+    assert config.masking == MaskingConfig(dynamic=False, random_specials=True)

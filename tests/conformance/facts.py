@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tests.conformance.deviations import section
+
 HEADER = ("fact", "what", "reference", "largest difference")
 TOP = """\
 # Conformance: is this BERT?
@@ -78,4 +80,4 @@ def printed(facts: Iterable[Fact]) -> list[str]:
 def page(facts: Iterable[Fact]) -> str:
     """Return docs/conformance.md."""
     rows = [HEADER, ("---:", "---", "---", "---"), *(fact.columns for fact in merged(facts))]
-    return "\n".join([TOP, *(f"| {' | '.join(row)} |" for row in rows), ""])
+    return "\n".join([TOP, *(f"| {' | '.join(row)} |" for row in rows), ""]) + section()

@@ -46,7 +46,7 @@ def test_fact_01_every_layers_output_in_float32(fact):
     theirs = numpy_bert.encode(weights, SHAPE, batch.ids, batch.segments, batch.mask)
     is_token = batch.mask.astype(bool)
     pairs = zip(model.bert.hidden_states(tokens), theirs, strict=True)
-    line.difference(max(largest(one, other[is_token]) for one, other in pairs), 1e-4)
+    line.difference(max(largest(one, other[is_token]) for one, other in pairs), 1e-5)
 
 
 def test_fact_01_layer_norm_eps(fact):

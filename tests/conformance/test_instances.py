@@ -16,7 +16,7 @@ import pytest
 from scipy.stats import chisquare
 from tokenizers import BertWordPieceTokenizer
 
-from bertsmith.data.config import MaskingConfig, PairingConfig
+from bertsmith.data.config import MASKED_AND_PAIRS, MaskingConfig, PairingConfig
 from bertsmith.data.loader import PretrainingLoader
 from bertsmith.data.masking import MaskingVocabulary, mask, max_predictions_of
 from bertsmith.data.pairing import RANDOM, Documents, instances_of
@@ -352,7 +352,7 @@ def test_fact_14_two_phases(fact, prepared):
     config = replace(
         bert_exact(str(short.instances.directory), "RUN"), long_data=str(long.instances.directory)
     )
-    phases = Phases.open(config, short.instances, short.tokenizer)
+    phases = Phases.open(config, short.instances, short.tokenizer, MASKED_AND_PAIRS)
     for step in (0, 450_000, 899_999, 900_000, 999_999):
         batches = phases.batch(step, Budget(steps=config.steps))
         ids = np.concatenate([batch.example_ids for batch in batches])

@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.conformance.facts import Fact, merged, page
+from bertsmith.presets import PRESETS
+from tests.conformance.deviations import deviations_of, section
+from tests.conformance.facts import TOP, Fact, merged, page
 from tests.conftest import ROOT
 
 NUMBERS = range(1, 35)
@@ -56,6 +58,22 @@ def test_the_page_is_current():
     expected = {(str(one.number), one.what, one.reference) for one in begun()}
     assert {tuple(row[:3]) for row in rows if row[0].isdecimal()} == expected, stale
     assert all(f": {reason} |" in text for one in begun() for reason in one.reasons), stale
+    assert text.startswith(TOP), stale
+    assert text.endswith(section()), stale
+
+
+def test_every_deviation_of_a_preset_has_a_number():
+    for preset in PRESETS:
+        assert all(number in NUMBERS for number, _, _ in deviations_of(preset))
+    assert deviations_of("bert-exact") == []
+    assert deviations_of("bert-base") == [
+        (1, "precision", "auto"),
+        (2, "architecture.activation", "gelu"),
+        (11, "masking.dynamic", True),
+        (13, "masking.random_specials", False),
+        (14, "long_batch_size", 0),
+        (18, "optimizer.schedule", "linear"),
+    ]
 
 
 def test_a_line_holds_its_largest_difference():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bertsmith.bundle import load_bundle
-from bertsmith.data.config import Targets
+from bertsmith.data.config import MaskingConfig, Targets
 from bertsmith.data.shards import Instances
 from bertsmith.distributed import Ranks
 from bertsmith.errors import InputError
@@ -225,3 +225,11 @@ def test_the_long_phase_has_its_own_usual_losses(pretraining_data, long_data, tm
     found = checkpoint.latest(tmp_path / "run")
     assert found is not None
     assert len(found.state["watcher"]["losses"]) == 3
+
+
+def test_static_masks_of_one_pass_are_warned_of(pretraining_data, caplog):
+    config = settings(pretraining_data, Path("RUN"))
+    open_phases(config)
+    assert "--passes" not in caplog.text
+    open_phases(dataclasses.replace(config, masking=MaskingConfig(dynamic=False)))
+    assert "all epochs have the same masks; the original prepares ten passes (--passes 10)" in caplog.text
