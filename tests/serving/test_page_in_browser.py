@@ -15,7 +15,7 @@ from bertsmith.serving.served import ServedModel
 from tests.serving.running import Client, serving
 
 pytest.importorskip("playwright", reason="no Playwright: pip install playwright")
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from tests.serving.browsing import MEASURE, go, opened, write
 
@@ -68,7 +68,7 @@ def test_every_tab_answers_and_can_be_read(browser: Browser, url: str, locale: s
         assert page.locator("html").get_attribute("lang") == ("en" if locale == "en-GB" else "zh-Hans")
         for view in VIEWS:
             go(page, view)
-            assert page.locator(".view .warning").count() == (view == "tokenize"), view
+            assert page.locator(".view .warning:visible").count() == (view == "tokenize"), view
             for scheme in ("light", "dark"):
                 page.emulate_media(color_scheme=scheme)
                 found = page.evaluate(MEASURE)
@@ -261,6 +261,37 @@ def test_attention_is_shaded_as_the_model_attends(page: Page, minilm: ServedMode
     )
 
 
+def test_attention_of_a_long_text_is_that_of_as_much_as_can_be_drawn(page: Page, minilm: ServedModel) -> None:
+    go(page, "attention")
+    page.get_by_label("Model").select_option("minilm")
+    text = "🙂 Rome was not built in a day. " * 30
+    write(page, "Text", text)
+    expect(page.locator(".view .warning")).to_contain_text("Only the first 141 pieces are drawn")
+    pieces = minilm.predictor.tokenize([text])[0]
+    expect(page.locator(".pieces bdi")).to_have_text([*pieces.tokens[:142], "[SEP]"])
+    write(page, "Second text, if there is one", "Neither was Paris.")
+    second = minilm.predictor.tokenize(["Neither was Paris."])[0].tokens[1:-1]
+    expect(page.locator(".pieces bdi")).to_have_text(
+        [*pieces.tokens[: 142 - len(second)], "[SEP]", *second, "[SEP]"]
+    )
+
+
+def test_pieces_join_the_word_before_as_the_tokenizer_joins_them(page: Page) -> None:
+    wordpieces = [("They play [MASK].", "##ing", "They playing."), ("A [MASK] b", " x", "A x b")]
+    bytes_ = [("They play [MASK].", "ing", "They playing."), ("A [MASK] b", " x", "A x b")]
+    wordpieces += [("北[MASK]是", "京", "北京是"), ("a [MASK]", "##", "a ##")]
+    for of_bytes, cases in ((False, wordpieces), (True, bytes_)):
+        for text, piece, expected in cases:
+            found = page.evaluate(
+                """([text, piece, ofBytes]) => import("/page/fill.js").then(fill => {
+                     const parts = fill.partsOf(text), place = parts.findIndex(part => part.kind === "blank");
+                     return fill.textOf(fill.filledIn(parts, place, piece, ofBytes));
+                   })""",
+                [text, piece, of_bytes],
+            )
+            assert found == expected
+
+
 def test_pieces_are_shown_with_their_numbers(page: Page, models: list[ServedModel]) -> None:
     go(page, "tokenize")
     page.get_by_label("Model").select_option("pretrained")
@@ -292,6 +323,34 @@ def test_what_was_cut_or_refused_is_said(page: Page) -> None:
     page.get_by_role("button", name="Write your own").click()
     write(page, "Your text", "so good " * 40 + "[MASK]")
     expect(page.locator(".status .warning")).to_contain_text("beyond the model's 64 pieces")
+
+
+def test_a_busy_server_is_asked_again(page: Page) -> None:
+    go(page, "tokenize")
+    refused: list[str] = []
+
+    def refuse_once(route: Route) -> None:
+        if refused:
+            route.continue_()
+        else:
+            refused.append(route.request.url)
+            error = {"error": {"message": "busy", "code": "busy", "type": "rate_limit_error", "param": None}}
+            route.fulfill(status=429, headers={"Retry-After": "1"}, json=error)
+
+    page.route("**/v1/tokenize", refuse_once)
+    page.get_by_label("Text").fill("so so")
+    expect(page.locator(".piece bdi")).to_have_text(["[CLS]", "so", "so", "[SEP]"])
+    assert len(refused) == 1
+
+
+def test_a_browser_that_keeps_nothing_is_enough(page: Page) -> None:
+    page.add_init_script(
+        "for (const name of ['localStorage', 'sessionStorage']) Object.defineProperty(window, name,"
+        " { get() { throw new DOMException('blocked', 'SecurityError'); } });"
+    )
+    page.reload()
+    page.get_by_role("button", name="中文").click()
+    expect(page.locator("#tab-fill")).to_have_text("填空")
 
 
 def test_an_old_answer_never_replaces_a_new_one(page: Page) -> None:

@@ -2,10 +2,11 @@
 
 import { arrows, make, oneStop, put } from "./dom.js";
 import { keeping, lineOf, matricesOf, mean, mostOf, paint, patternsOf } from "./heads.js";
-import { button, choice, examples, field, setField } from "./parts.js";
+import { between, button, choice, examples, field, setField } from "./parts.js";
 
 const LABELLED = 28;
 const STRONGEST = 0.7;
+const MOST_WEIGHTS = 1.5e6;  // of all layers and heads: more are slow to send and to draw
 
 export class Attention {
   static id = "attention";
@@ -41,8 +42,9 @@ export class Attention {
       choice(t("attention.specials"), specials, state.specials, (value) => this.show({ specials: value })));
     const finds = make("div.examples", {}, make("span.label", {}, t("attention.find")),
       ["before", "after", "itself", "special", "wide"].map((name) => button(t(`attention.${name}`), () => this.find(name))));
+    this.cut = make("p.warning", { hidden: true });
     this.results = make("div.results", { hidden: true },
-      choices, this.pieces, this.said,
+      this.cut, choices, this.pieces, this.said,
       make("div.columns.even", {}, make("div", {}, make("h3", {}, t("attention.heads")), this.heads, finds), this.matrix));
     this.element = make("div", {}, first, second, tried, this.results);
     this.ask(0);
@@ -56,13 +58,30 @@ export class Attention {
   question(signal) {
     const { text, second } = this.state;
     if (text.trim() === "" || (this.room.pairs && second.trim() === "")) return null;
-    const input = this.room.pairs !== false && second.trim() !== "" ? [text, second] : text;
-    return this.room.ask("v1/attention", { texts: [input] }, signal);
+    return this.askShort([text, this.room.pairs === false ? "" : second.trim()], signal);
+  }
+
+  /** Ask about as much of one or two texts as can be drawn. */
+  async askShort(texts, signal) {
+    const { layers, heads } = this.room.model.architecture;
+    const room = Math.floor(Math.sqrt(MOST_WEIGHTS / (layers * heads))) - 3;
+    const whole = await this.room.ask("v1/tokenize", { texts }, signal);
+    const offsets = whole.answer.results.map((result) => result.offsets.slice(1, -1));
+    const [first, second] = offsets.map(({ length }) => length);
+    const most = [Math.max(Math.ceil(room / 2), room - second), Math.max(Math.floor(room / 2), room - first)];
+    const kept = texts.map((text, at) => {
+      const end = offsets[at][most[at] - 1]?.[1];
+      return end === undefined || offsets[at].length <= most[at] ? text : between(Array.from(text), 0, end);
+    });
+    this.short = kept.every((text, at) => text === texts[at]) ? null : Math.min(first, most[0]) + Math.min(second, most[1]);
+    return this.room.ask("v1/attention", { texts: [texts[1] === "" ? kept[0] : kept] }, signal);
   }
 
   answered(asked) {
     this.results.hidden = asked === null;
     if (asked === null) return;
+    this.cut.hidden = this.short === null;
+    this.cut.textContent = this.short === null ? "" : this.room.t("attention.cut", { count: this.short });
     const { tokens, offsets, weights } = asked.answer.results[0];
     const special = offsets.map(([start, end]) => start === end);
     const matrices = matricesOf(weights);

@@ -2,7 +2,7 @@
 
 import { arrows, make, oneStop, put } from "./dom.js";
 import { bars, button, examples, wordsOf } from "./parts.js";
-import { MOST_WORDS, strength, surprises } from "./surprise.js";
+import { bare, MOST_WORDS, strength, surprises } from "./surprise.js";
 
 const MASK = "[MASK]";
 const SHOWN = 10, ASKED = 50;
@@ -27,11 +27,14 @@ export const textOf = (parts) => parts.map((part) => part.text).join("");
 /** Return the places of the blanks. */
 const blanksOf = (parts) => parts.flatMap((part, place) => (part.kind === "blank" ? [place] : []));
 
-/** Put a piece into the blank at a place; a piece that goes on with a word moves up to it. */
-export function filledIn(parts, place, piece) {
-  const joins = piece.startsWith("##") && piece.length > 2;
+/**
+ * Put a piece into the blank at a place; a piece that goes on with a word moves up to it.
+ * @param {boolean} ofBytes whether a piece that begins a word says so by a blank, instead of the others by "##".
+ */
+export function filledIn(parts, place, piece, ofBytes) {
+  const joins = ofBytes ? !piece.startsWith(" ") : piece.startsWith("##") && piece.length > 2;
   const next = parts.with(place, {
-    ...parts[place], text: joins ? piece.slice(2) : piece.trim(), kind: "word", filled: true,
+    ...parts[place], text: joins && !ofBytes ? piece.slice(2) : piece.trim(), kind: "word", filled: true,
   });
   return joins && place > 0 && next[place - 1].kind === "gap" ? next.toSpliced(place - 1, 1) : next;
 }
@@ -54,7 +57,7 @@ export class Fill {
   constructor(room) {
     this.room = room;
     this.state = room.state;
-    if (this.state.text !== undefined) this.state.parts = partsOf(this.state.text);  // a link came with it
+    if (this.state.text !== undefined) this.state.parts = this.partsOf(this.state.text);  // a link came with it
     this.state.parts ??= partsOf(room.tries("fill")[0]);
     delete this.state.text;
     this.state.active ??= 0;
@@ -90,11 +93,15 @@ export class Fill {
     return { text: textOf(this.state.parts) };
   }
 
+  partsOf(text) {
+    return partsOf(this.room.ofBytes ? text.replaceAll("<mask>", MASK) : text);
+  }
+
   makeArea() {
     return make("textarea.sheet", {
       "aria-label": this.room.t("fill.sheet"), dir: "auto", spellcheck: "false", rows: 3,
       oninput: () => {
-        const parts = partsOf(this.area.value), before = blanksOf(this.state.parts), after = blanksOf(parts);
+        const parts = this.partsOf(this.area.value), before = blanksOf(this.state.parts), after = blanksOf(parts);
         if (before.length === after.length) {
           after.forEach((place, number) => { parts[place].original = this.state.parts[before[number]].original; });
         }
@@ -121,7 +128,7 @@ export class Fill {
   question(signal) {
     const { parts } = this.state, blanks = blanksOf(parts);
     if (blanks.length === 0) return null;
-    const originals = blanks.map((place) => parts[place].original || "-");
+    const originals = blanks.map((place) => ` ${parts[place].original || "-"}`);
     return Promise.all([
       this.room.ask("v1/fill", { texts: [textOf(parts)], top: Math.min(ASKED, this.room.vocab) }, signal),
       this.room.ask("v1/tokenize", { texts: originals }, signal),
@@ -136,7 +143,7 @@ export class Fill {
   }
 
   pick(place, piece, byItself = false) {
-    this.change(filledIn(this.state.parts, place, piece), this.state.active, 0, byItself);
+    this.change(filledIn(this.state.parts, place, piece, this.room.ofBytes), this.state.active, 0, byItself);
   }
 
   restore(place) {
@@ -251,7 +258,7 @@ export class Fill {
     const original = this.state.parts[place].original, best = one.candidates.slice(0, SHOWN);
     const list = bars(best.map(({ token, probability }) => ({
       label: token, share: probability, value: numbers.percent(probability),
-      marked: Boolean(original) && one.pieces.length === 1 && token === one.pieces[0],
+      marked: Boolean(original) && one.pieces.length === 1 && bare(token) === bare(one.pieces[0]),
       pick: () => {
         this.pick(place, token);
         this.focusAt(place);
@@ -268,7 +275,7 @@ export class Fill {
     const { t, numbers } = this.room;
     if (original === null) return [];
     if (original === "") return [button(t("fill.remove"), () => this.restore(place))];
-    const rank = candidates.findIndex(({ token }) => token === pieces[0]);
+    const rank = candidates.findIndex(({ token }) => bare(token) === bare(pieces[0]));
     const named = { word: original, count: pieces.length, pieces: pieces.join(" "), best: candidates.length };
     const several = pieces.length > 1;
     const said = several ? t("fill.pieces", named)

@@ -6,6 +6,7 @@ import { Choose } from "./choose.js";
 import { Classify } from "./classify.js";
 import { arrows, make, put } from "./dom.js";
 import { Fill } from "./fill.js";
+import { inBrowser, inWindow } from "./memory.js";
 import { choice } from "./parts.js";
 import { Rerank } from "./rerank.js";
 import { Room, tokenForm } from "./room.js";
@@ -23,11 +24,11 @@ const verbOf = (view, model) => view.verbs.find((verb) => model.verbs.includes(v
 
 class Page {
   constructor() {
-    this.language = firstLanguage(localStorage.getItem(LANGUAGE));
-    this.theme = localStorage.getItem(THEME) ?? "auto";
-    this.kept = { models: {}, views: {}, ...JSON.parse(sessionStorage.getItem(STATE) ?? "{}") };
+    this.language = firstLanguage(inBrowser.get(LANGUAGE));
+    this.theme = inBrowser.get(THEME) ?? "auto";
+    this.kept = { models: {}, views: {}, ...JSON.parse(inWindow.get(STATE) ?? "{}") };
     this.models = null;
-    addEventListener("pagehide", () => sessionStorage.setItem(STATE, JSON.stringify(this.kept)));
+    addEventListener("pagehide", () => inWindow.set(STATE, JSON.stringify(this.kept)));
     addEventListener("hashchange", () => this.open(location.hash.slice(1)));
     this.draw();
     this.load();
@@ -81,7 +82,7 @@ class Page {
   }
 
   speak(language) {
-    localStorage.setItem(LANGUAGE, language);
+    inBrowser.set(LANGUAGE, language);
     this.language = language;
     for (const [id, state] of Object.entries(this.kept.views)) if (!state.touched) delete this.kept.views[id];
     this.draw();
@@ -89,7 +90,7 @@ class Page {
   }
 
   light(theme) {
-    localStorage.setItem(THEME, theme);
+    inBrowser.set(THEME, theme);
     this.theme = theme;
     document.documentElement.dataset.theme = theme;
   }

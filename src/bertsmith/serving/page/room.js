@@ -6,7 +6,7 @@ import { button, numbersOf } from "./parts.js";
 import { asCurl, ask, asking, hasToken, useToken } from "./server.js";
 
 const MOST_CHARACTERS = 4000;
-const languages = new Map();
+const probed = new Map();
 
 /** Return a form that asks for the server's token. */
 export function tokenForm(t, done) {
@@ -36,28 +36,43 @@ export class Room {
     this.link = button(t("link"), () => this.copyLink());
     this.proof = make("details.proof", { hidden: true, ontoggle: () => this.prove() }, make("summary", {}, t("request")), make("div"));
     this.element = make("div", {}, this.place, make("footer", {}, make("div.last", {}, this.status, this.link), this.proof));
-    for (const event of ["input", "click"]) this.place.addEventListener(event, () => { state.touched = true; });
+    for (const event of ["input", "click"]) this.place.addEventListener(event, () => this.touched());
+  }
+
+  /** Note that the texts are the user's now, and no longer a link's. */
+  touched() {
+    this.state.touched = true;
+    if (location.hash.includes("?")) history.replaceState(null, "", `#${this.view.id}`);
   }
 
   /** Build the view, with texts in a language that the model reads. */
   async begin() {
-    this.speaks = await this.readsWell().catch(() => this.language);
+    try {
+      this.probed = await this.probe();
+    } catch {
+      this.probed = [[], []];  // the view's own question will say what is wrong
+    }
     if (!this.element.isConnected) return;
     this.shown = new this.view(this);
     put(this.place, this.shown.element);
   }
 
-  async readsWell() {
-    if (!languages.has(this.model.id)) {
+  async probe() {
+    if (!probed.has(this.model.id)) {
       const { answer } = await this.ask("v1/tokenize", { texts: PROBES });
-      languages.set(this.model.id, answer.results.map(({ tokens }) => tokens));
+      probed.set(this.model.id, answer.results.map(({ tokens }) => tokens));
     }
-    return readLanguage(this.language, languages.get(this.model.id));
+    return probed.get(this.model.id);
+  }
+
+  /** Say whether the vocabulary is of bytes, as RoBERTa's: pieces that begin a word hold the blank before it. */
+  get ofBytes() {
+    return this.probed[0][0] === "<s>";
   }
 
   /** Return a view's texts to begin with. */
   tries(name) {
-    return examplesOf(this.speaks, name);
+    return examplesOf(readLanguage(this.language, this.probed), name);
   }
 
   /** Ask this room's model. */

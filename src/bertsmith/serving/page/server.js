@@ -1,5 +1,7 @@
 /** Questions to the server that this page came from. */
 
+import { inWindow } from "./memory.js";
+
 const TOKEN = "bertsmith-token";
 
 /** What the server refused, with its reason in one line. */
@@ -18,11 +20,11 @@ export class Refused extends Error {
 
 /** Remember the token that the server asks for, until the window is closed. */
 export function useToken(token) {
-  sessionStorage.setItem(TOKEN, token);
+  inWindow.set(TOKEN, token);
 }
 
 /** Return whether a token is known. */
-export const hasToken = () => sessionStorage.getItem(TOKEN) !== null;
+export const hasToken = () => inWindow.get(TOKEN) !== null;
 
 const wait = (seconds, signal) => new Promise((done, stop) => {
   const timer = setTimeout(done, 1000 * seconds);
@@ -38,7 +40,7 @@ const wait = (seconds, signal) => new Promise((done, stop) => {
  */
 export async function ask(path, body, signal) {
   const headers = body === null ? {} : { "Content-Type": "application/json" };
-  const token = sessionStorage.getItem(TOKEN);
+  const token = inWindow.get(TOKEN);
   if (token !== null) headers.Authorization = `Bearer ${token}`;
   const options = { headers, signal, method: body === null ? "GET" : "POST" };
   if (body !== null) options.body = JSON.stringify(body);

@@ -3,6 +3,9 @@
 export const MOST_WORDS = 80;
 const ASKED = 50;
 
+/** Return a piece without the blank that it begins with in vocabularies of bytes. */
+export const bare = (piece) => piece.replace(/^[\u0120 ]+/, "");
+
 /**
  * Hide each word in turn, and look where it is among the guesses.
  * @param {Room} room asks the model.
@@ -14,7 +17,7 @@ const ASKED = 50;
  */
 export async function surprises(room, parts, hidden) {
   const places = parts.flatMap((part, place) => (part.kind === "word" ? [place] : []));
-  const pieces = await room.once("v1/tokenize", { texts: places.map((place) => parts[place].text) });
+  const pieces = await room.once("v1/tokenize", { texts: places.map((place) => ` ${parts[place].text}`) });
   if (pieces === null) return null;
   const tokens = pieces.answer.results.map((result) => result.tokens.slice(1, -1));
   const single = places.map((place, at) => ({ place, token: tokens[at][0], alone: tokens[at].length === 1 })).filter(({ alone }) => alone);
@@ -24,7 +27,7 @@ export async function surprises(room, parts, hidden) {
   if (asked === null) return null;
   return new Map(single.map(({ place, token }, at) => {
     const candidates = asked.answer.results[at].masks[texts[at].number];
-    const rank = candidates.findIndex((candidate) => candidate.token === token);
+    const rank = candidates.findIndex((candidate) => bare(candidate.token) === bare(token));
     return [place, rank < 0 ? { rank: null, share: null } : { rank: rank + 1, share: candidates[rank].probability }];
   }));
 }

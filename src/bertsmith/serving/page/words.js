@@ -42,6 +42,7 @@ const WORDS = {
     "fill.beyond": "“{word}” stood here. It is not among the best {best} guesses.",
     "fill.pieces": "“{word}” stood here: {count} pieces ({pieces}), while one blank holds one.",
 
+    "attention.cut": "Only the first {count} pieces are drawn: every head has a weight for each pair of pieces.",
     "attention.pieces": "Pieces", "attention.heads": "Layers (down) and heads (across); first column: mean", "attention.direction": "Direction",
     "attention.to": "Where it looks", "attention.from": "Who looks at it", "attention.specials": "Special pieces",
     "attention.with": "With [CLS] and [SEP]", "attention.without": "Without them", "attention.find": "Show a head that looks",
@@ -124,6 +125,7 @@ const WORDS = {
     "fill.beyond": "原来是“{word}”，不在前 {best} 个猜测之中。",
     "fill.pieces": "原来是“{word}”，由 {count} 个词片组成（{pieces}），而一个空只能放一个词片。",
 
+    "attention.cut": "只画出前 {count} 个词片：每个头对每一对词片都有一个权重。",
     "attention.pieces": "词片", "attention.heads": "层（自上而下）与注意力头（从左到右），第一列为平均", "attention.direction": "方向",
     "attention.to": "它看向谁", "attention.from": "谁在看它", "attention.specials": "特殊词片",
     "attention.with": "包括 [CLS] 和 [SEP]", "attention.without": "不包括", "attention.find": "找一个注意力头，它看",
