@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import logging
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from bertsmith.config import to_dict
 from bertsmith.errors import InputError
 from bertsmith.files import atomic_directory, storage_errors
 from bertsmith.interop import huggingface, model_files, sentence_transformers
@@ -72,6 +74,15 @@ class Bundle:
     task: dict[str, Any] | None
     state: dict[str, Tensor]
     directory: Path
+
+    def identity(self) -> str:
+        """Return a hash of architecture, tokenizer and weights, in hexadecimal."""
+        digest = hashlib.sha256(json.dumps(to_dict(self.config), sort_keys=True).encode())
+        digest.update(self.tokenizer.identity().encode())
+        for name, value in sorted(self.state.items()):
+            digest.update(f"{name} {tuple(value.shape)}".encode())
+            digest.update(value.contiguous().numpy().tobytes())
+        return digest.hexdigest()
 
 
 def save_bundle(

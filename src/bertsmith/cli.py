@@ -28,6 +28,7 @@ from bertsmith.recipes.finetune_recipes import RECIPES
 from bertsmith.recipes.glue_config import GlueConfig
 from bertsmith.recipes.machine_config import BenchConfig, PlanConfig
 from bertsmith.recipes.pretrain_config import PretrainConfig
+from bertsmith.recipes.search_config import SearchConfig
 from bertsmith.serving.config import ServeConfig
 
 VERBS: dict[str, type[Any]] = {
@@ -39,6 +40,7 @@ VERBS: dict[str, type[Any]] = {
     "predict": verbs.PredictConfig,
     "glue": GlueConfig,
     "fill": verbs.FillConfig,
+    "search": SearchConfig,
     "serve": ServeConfig,
     "doctor": verbs.DoctorConfig,
     "plan": PlanConfig,

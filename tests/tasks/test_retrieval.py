@@ -7,7 +7,8 @@ import pytest
 from sklearn.metrics import ndcg_score
 
 from bertsmith.tasks import retrieval
-from bertsmith.tasks.retrieval import Judgements, nearest, normalized, query_metrics, rank
+from bertsmith.tasks.retrieval import Judgements, nearest, query_metrics, rank
+from bertsmith.tasks.vectors import normalized
 
 
 def vectors(number: int, width: int = 8, seed: int = 0) -> retrieval.Floats:

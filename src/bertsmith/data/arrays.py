@@ -1,4 +1,4 @@
-"""Several arrays in one ``.npz`` file that is whole or not there."""
+"""Arrays on disk: several in one ``.npz`` file that is whole or not there; rows appended to a ``.npy`` file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,3 +44,37 @@ def is_whole(path: Path) -> bool:
             return file.testzip() is None
     except (OSError, zipfile.BadZipFile):
         return False
+
+
+class RowsFile:
+    """Float32 rows appended to a ``.npy`` file, so that all of them never have to be in memory.
+
+    Args:
+        file: opened for writing, empty.
+        width: of a row.
+    """
+
+    def __init__(self, file: BinaryIO, width: int) -> None:
+        self._file = file
+        self._width = width
+        self._count = 0
+        self._write_header()
+
+    def append(self, rows: NDArray[np.float32]) -> None:
+        """Write rows, float32 ``(rows, width)``, behind those that are there."""
+        assert rows.dtype == np.float32 and rows.shape[1:] == (self._width,), "rows of this file"
+        self._file.write(np.ascontiguousarray(rows).data)
+        self._count += len(rows)
+
+    def finish(self) -> None:
+        """Write how many there are into the head of the file."""
+        end = self._file.tell()
+        self._file.seek(0)
+        self._write_header()
+        self._file.seek(end)
+
+    def _write_header(self) -> None:
+        """Write the head, which NumPy makes as long for any number of rows."""
+        shape = (self._count, self._width)
+        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self._file, header)

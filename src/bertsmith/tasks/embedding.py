@@ -29,18 +29,18 @@ from bertsmith.tasks.classification import stacked
 from bertsmith.tasks.config import EmbeddingConfig
 from bertsmith.tasks.embedding_rows import EmbeddingRowSet
 from bertsmith.tasks.encode import EncodedRow, batch_of, encode_rows
-from bertsmith.tasks.inference import Inference, evaluation_mode, run_rows
+from bertsmith.tasks.inference import Inference, evaluation_mode
 from bertsmith.tasks.kind import Encoding, Kind, Labels, Outputs, Score, Split, Task
 from bertsmith.tasks.retrieval import (
     RETRIEVAL_METRICS,
     Floats,
     Judgements,
     Ranking,
-    normalized,
     query_metrics,
     rank,
 )
 from bertsmith.tasks.source import RowSet
+from bertsmith.tasks.vectors import choose, embed_rows, normalized
 from bertsmith.training.loop import Objective
 
 SIMILARITY_METRICS = ("spearman", "pearson")
@@ -247,15 +247,9 @@ def _outputs(model: nn.Module, split: Split, inference: Inference) -> Outputs:
         InputError: the pooling means nothing in such a model.
     """
     assert isinstance(model, BertForEmbedding), "an encoder for vectors of texts"
-    pooling = _split(split).settings.pooling
-    features.check_pooling(pooling, model.config)
+    choice = choose(model.bert, _split(split).settings.pooling, -1)
     with evaluation_mode(model):
-        return run_rows(
-            split.encoded,
-            lambda batch: features.pool(model(batch.tokens), batch.tokens.layout, pooling),
-            model.config.hidden_size,
-            inference,
-        )
+        return embed_rows(model.bert, split.encoded, choice, inference)
 
 
 def _cosines(split: EmbeddingSplit, vectors: Floats) -> NDArray[np.float64]:

@@ -20,13 +20,6 @@ _SCORES_AT_ONCE = 1 << 24
 Floats = NDArray[np.float32]
 
 
-def normalized(vectors: Floats) -> Floats:
-    """Return vectors scaled to length 1; one of length 0 stays."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    scaled: Floats = vectors / np.maximum(lengths, np.float32(1e-12))
-    return scaled
-
-
 def nearest(queries: Floats, documents: Floats, top: int) -> tuple[NDArray[np.int64], Floats]:
     """Return the documents whose product with each query is largest, best first; of equals the first.
 

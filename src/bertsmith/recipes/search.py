@@ -1,0 +1,166 @@
+"""Find the texts of a corpus that are nearest to queries."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from bertsmith import files, predictor
+from bertsmith.errors import InputError
+from bertsmith.recipes.search_config import METHODS, SearchConfig
+from bertsmith.recipes.search_corpus import Corpus, read_queries
+from bertsmith.recipes.search_index import SearchIndex, build_index, open_index
+from bertsmith.tasks.rows import MISSING_POLICIES
+
+_QUERIES_AT_ONCE = 512
+_SHOWN = 160
+
+
+def search(config: SearchConfig) -> dict[str, Any]:
+    """Search, after the index is built if there is none.
+
+    Returns:
+        How many texts and queries there are and were cut, and the results, or where they were written.
+
+    Raises:
+        InputError: a setting is wrong or would be ignored, a file is broken, or the index belongs to another
+            model or corpus.
+    """
+    _check(config)
+    model = predictor.load(config.model, config.precision, config.batch_tokens)
+    counts = {"queries": 0, "truncated_queries": 0, "queries_without_text": 0}
+    with _index_directory(config) as directory:
+        if not directory.exists():
+            assert config.corpus is not None, "the settings were checked"
+            corpus = Corpus.open(config.corpus, config.text, config.id, config.missing)
+            build_index(directory, model, corpus, config.method)
+        index = open_index(directory, model, config.method)
+        _check_corpus(config, index)
+        answers = _answers(config, model, index, counts)
+        if config.out is None:
+            found: dict[str, Any] = {"results": list(answers)}
+        else:
+            _write(config.out, answers)
+            found = {"out": config.out}
+    facts = {name: index.facts["counts"][name] for name in ("truncated_texts", "missing_texts")}
+    recall = {"recall_at_10": index.facts["recall_at_10"]} if config.method == "approximate" else {}
+    return {"texts": len(index.vectors), **facts, **recall, **counts, "index": config.index, **found}
+
+
+def show(summary: dict[str, Any]) -> None:
+    """Print results for people; where they went to a file or to standard output, the counts."""
+    for answer in summary.get("results", []):
+        print(f"{answer['text']}{'  (cut)' if answer['truncated'] else ''}")
+        for rank, found in enumerate(answer["results"], start=1):
+            text = " ".join(found["text"].split())
+            text = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+            print(f"{rank:>4}  {found['score']:.4f}  {found['id']}  {text}")
+    if "results" not in summary:
+        stream = sys.stderr if summary["out"] == "-" else sys.stdout
+        print("\n".join(f"{name}: {value}" for name, value in summary.items()), file=stream)
+
+
+def _check(config: SearchConfig) -> None:
+    """Refuse settings that are wrong, contradict each other or would be ignored."""
+    if config.method not in METHODS:
+        raise InputError(f"method is {config.method!r}; take one of {', '.join(METHODS)}")
+    if config.missing not in MISSING_POLICIES:
+        raise InputError(f"missing is {config.missing!r}; take one of {', '.join(MISSING_POLICIES)}")
+    if config.top < 1:
+        raise InputError(f"top is {config.top}; it has to be at least 1")
+    if bool(config.query) == (config.queries is not None):
+        raise InputError('give either texts to look for (search "a text"), or --queries with a file of them')
+    if (config.queries is None) != (config.out is None):
+        raise InputError("--queries and --out belong together: a file of queries, and where results go")
+    if config.query_text is not None and config.queries is None:
+        raise InputError(f"--query-text {config.query_text} would be ignored without --queries; leave it out")
+    has_index = config.index is not None and Path(config.index).exists()
+    if config.corpus is None and not has_index:
+        raise InputError(
+            f"--index {config.index}: no such directory; name a --corpus to build it"
+            if config.index
+            else "search needs --corpus, or --index with an index that was built before"
+        )
+    if config.corpus == "-":
+        raise InputError("--corpus - cannot be read twice; write the texts into a file")
+    default = SearchConfig(config.model)
+    for name in ("text", "id", "missing") if has_index else ():
+        if getattr(config, name) != getattr(default, name):
+            raise InputError(
+                f"--{name} {getattr(config, name)} would be ignored: the index {config.index} is there; leave "
+                "it out, or build another"
+            )
+    if config.out is not None and config.out != "-":
+        files.require_no_directory(Path(config.out))
+        if Path(config.out).resolve() in {
+            Path(str(path)).resolve() for path in (config.queries, config.corpus)
+        }:
+            raise InputError(
+                f"--out {config.out} is a file that is read, which would be lost; choose another"
+            )
+
+
+@contextlib.contextmanager
+def _index_directory(config: SearchConfig) -> Iterator[Path]:
+    """Yield the place of the index; without --index it is gone afterwards."""
+    if config.index is not None:
+        yield Path(config.index)
+        return
+    with tempfile.TemporaryDirectory(prefix="bertsmith-search-") as directory:
+        yield Path(directory) / "index"
+
+
+def _check_corpus(config: SearchConfig, index: SearchIndex) -> None:
+    """Refuse an index of another corpus.
+
+    Raises:
+        InputError: the file that is named is not what it was built from.
+    """
+    if config.corpus is not None and files.sha256_of(Path(config.corpus)) != index.facts["corpus"]["sha256"]:
+        raise InputError(
+            f"{config.index}: built from another corpus ({index.facts['corpus']['path']}) than {config.corpus}; "
+            "leave --corpus out to search it, or build another index"
+        )
+
+
+def _answers(
+    config: SearchConfig, model: predictor.Predictor, index: SearchIndex, counts: dict[str, int]
+) -> Iterator[dict[str, Any]]:
+    """Yield the results of each query, or its error, in the order of the queries; count them."""
+    in_file = None if config.queries is None else read_queries(config.queries, config.query_text)
+    queries = in_file or iter([(0, text) for text in config.query])
+    while chunk := list(islice(queries, _QUERIES_AT_ONCE)):
+        whole = [text for _, text in chunk if text]
+        embedded = model.embed(whole, normalize=True)
+        found = zip(index.find(embedded.vectors, config.top), embedded.truncated, strict=True)
+        for line, text in chunk:
+            counts["queries"] += 1
+            if not text:
+                counts["queries_without_text"] += 1
+                yield {"query": counts["queries"] - 1, "error": f"line {line}: no text"}
+                continue
+            (numbers, scores), cut = next(found)
+            counts["truncated_queries"] += cut
+            texts = zip(scores.tolist(), index.texts(numbers), strict=True)
+            results = [{"score": score, **one} for score, one in texts]
+            yield {"query": counts["queries"] - 1, "text": text, "truncated": cut, "results": results}
+
+
+def _write(out: str, answers: Iterator[dict[str, Any]]) -> None:
+    """Write one line a query; the file appears whole or not at all."""
+    lines = (json.dumps(answer, ensure_ascii=False) + "\n" for answer in answers)
+    if out == "-":
+        sys.stdout.writelines(lines)
+        sys.stdout.flush()
+        return
+    with (
+        files.atomic_file(Path(out)) as temporary,
+        open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file,
+    ):
+        file.writelines(lines)
