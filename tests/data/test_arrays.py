@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertsmith.data.arrays import is_whole, load_arrays, save_arrays
+from bertsmith.data.arrays import RowsFile, is_whole, load_arrays, save_arrays
 
 
 @pytest.fixture
@@ -35,3 +35,17 @@ def test_a_file_that_is_not_whole_is_seen(file: Path, damage: str) -> None:
     if damage == "missing":
         file.unlink()
     assert not is_whole(file)
+
+
+def test_rows_of_an_unknown_number_are_an_array_of_numpy(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).standard_normal((1234, 5)).astype(np.float32)
+    for count in (0, 1, 1234):
+        path = tmp_path / f"{count}.npy"
+        with open(path, "wb") as file:
+            written = RowsFile(file, 5)
+            for start in range(0, count, 100):
+                written.append(rows[start : min(count, start + 100)])
+            written.finish()
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        assert (found.shape, found.dtype) == ((count, 5), np.float32)
+        assert np.array_equal(found, rows[:count])

@@ -13,8 +13,8 @@ from torch.nn import functional
 
 from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForEmbedding
-from bertsmith.objectives import ContrastiveObjective, CosineObjective
 from bertsmith.tasks.embedding import EMBEDDING, EmbeddingSplit, measured_by
+from bertsmith.tasks.embedding_objectives import ContrastiveObjective, CosineObjective
 from bertsmith.tasks.embedding_rows import EmbeddingRow, EmbeddingRowSet
 from bertsmith.tasks.inference import inference_settings
 from bertsmith.tasks.kind import Encoding

@@ -1,4 +1,4 @@
-"""Arrays on disk: several in one ``.npz`` file that is whole or not there; rows appended to a ``.npy`` file."""
+"""Arrays on disk: several in one ``.npz`` file that is whole or not there; rows appended to a ``.npy``."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ class RowsFile:
 
     def append(self, rows: NDArray[np.float32]) -> None:
         """Write rows, float32 ``(rows, width)``, behind those that are there."""
-        assert rows.dtype == np.float32 and rows.shape[1:] == (self._width,), "rows of this file"
+        assert rows.dtype == np.float32, "float32 rows"
+        assert rows.shape[1:] == (self._width,), "rows as wide as the file's"
         self._file.write(np.ascontiguousarray(rows).data)
         self._count += len(rows)
 

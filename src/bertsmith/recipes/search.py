@@ -36,12 +36,14 @@ def search(config: SearchConfig) -> dict[str, Any]:
     model = predictor.load(config.model, config.precision, config.batch_tokens)
     counts = {"queries": 0, "truncated_queries": 0, "queries_without_text": 0}
     with _index_directory(config) as directory:
-        if not directory.exists():
+        is_new = not directory.exists()
+        if is_new:
             assert config.corpus is not None, "the settings were checked"
             corpus = Corpus.open(config.corpus, config.text, config.id, config.missing)
             build_index(directory, model, corpus, config.method)
         index = open_index(directory, model, config.method)
-        _check_corpus(config, index)
+        if not is_new and config.corpus is not None:
+            _check_corpus(config.corpus, index)
         answers = _answers(config, model, index, counts)
         if config.out is None:
             found: dict[str, Any] = {"results": list(answers)}
@@ -68,24 +70,17 @@ def show(summary: dict[str, Any]) -> None:
 
 def _check(config: SearchConfig) -> None:
     """Refuse settings that are wrong, contradict each other or would be ignored."""
-    if config.method not in METHODS:
-        raise InputError(f"method is {config.method!r}; take one of {', '.join(METHODS)}")
-    if config.missing not in MISSING_POLICIES:
-        raise InputError(f"missing is {config.missing!r}; take one of {', '.join(MISSING_POLICIES)}")
+    for name, known in (("method", METHODS), ("missing", MISSING_POLICIES)):
+        if getattr(config, name) not in known:
+            raise InputError(f"{name} is {getattr(config, name)!r}; take one of {', '.join(known)}")
     if config.top < 1:
         raise InputError(f"top is {config.top}; it has to be at least 1")
-    if bool(config.query) == (config.queries is not None):
-        raise InputError('give either texts to look for (search "a text"), or --queries with a file of them')
-    if (config.queries is None) != (config.out is None):
-        raise InputError("--queries and --out belong together: a file of queries, and where results go")
-    if config.query_text is not None and config.queries is None:
-        raise InputError(f"--query-text {config.query_text} would be ignored without --queries; leave it out")
+    _check_queries(config)
     has_index = config.index is not None and Path(config.index).exists()
     if config.corpus is None and not has_index:
+        needed = "search needs --corpus, or --index with one that was built before"
         raise InputError(
-            f"--index {config.index}: no such directory; name a --corpus to build it"
-            if config.index
-            else "search needs --corpus, or --index with an index that was built before"
+            f"--index {config.index}: not there; name a --corpus to build it" if config.index else needed
         )
     if config.corpus == "-":
         raise InputError("--corpus - cannot be read twice; write the texts into a file")
@@ -93,17 +88,25 @@ def _check(config: SearchConfig) -> None:
     for name in ("text", "id", "missing") if has_index else ():
         if getattr(config, name) != getattr(default, name):
             raise InputError(
-                f"--{name} {getattr(config, name)} would be ignored: the index {config.index} is there; leave "
-                "it out, or build another"
+                f"--{name} {getattr(config, name)} would be ignored: the index {config.index} is there; "
+                "leave the flag out, or build another"
             )
+
+
+def _check_queries(config: SearchConfig) -> None:
+    if bool(config.query) == (config.queries is not None):
+        raise InputError('give either texts to look for (search "a text"), or --queries with a file of them')
+    if not all(config.query):
+        raise InputError("a text to look for is empty; leave it out")
+    if (config.queries is None) != (config.out is None):
+        raise InputError("--queries and --out belong together: a file of queries, and where results go")
+    if config.queries is None and config.query_text is not None:
+        raise InputError(f"--query-text {config.query_text} would be ignored without --queries; leave it out")
     if config.out is not None and config.out != "-":
-        files.require_no_directory(Path(config.out))
-        if Path(config.out).resolve() in {
-            Path(str(path)).resolve() for path in (config.queries, config.corpus)
-        }:
-            raise InputError(
-                f"--out {config.out} is a file that is read, which would be lost; choose another"
-            )
+        out = Path(config.out)
+        files.require_no_directory(out)
+        if out.resolve() in {Path(str(path)).resolve() for path in (config.queries, config.corpus)}:
+            raise InputError(f"--out {out} is a file that is read, which would be lost; choose another")
 
 
 @contextlib.contextmanager
@@ -116,15 +119,16 @@ def _index_directory(config: SearchConfig) -> Iterator[Path]:
         yield Path(directory) / "index"
 
 
-def _check_corpus(config: SearchConfig, index: SearchIndex) -> None:
+def _check_corpus(corpus: str, index: SearchIndex) -> None:
     """Refuse an index of another corpus.
 
     Raises:
         InputError: the file that is named is not what it was built from.
     """
-    if config.corpus is not None and files.sha256_of(Path(config.corpus)) != index.facts["corpus"]["sha256"]:
+    built_from = index.facts["corpus"]
+    if files.sha256_of(Path(corpus)) != built_from["sha256"]:
         raise InputError(
-            f"{config.index}: built from another corpus ({index.facts['corpus']['path']}) than {config.corpus}; "
+            f"{index.directory}: built from another corpus ({built_from['path']}) than {corpus} is now; "
             "leave --corpus out to search it, or build another index"
         )
 

@@ -88,7 +88,7 @@ class Corpus:
                 raise InputError(f"{where} {self.id_column!r} is {found}; expected a text or a number")
             if lines.setdefault(name, line) != line:
                 raise InputError(
-                    f"{where} {self.id_column!r} is {name!r}, as in line {lines[name]}; names of texts have to "
+                    f"{where} {self.id_column!r} is {name!r}, as in line {lines[name]}; names have to "
                     "differ: mend it, or name another column with --id"
                 )
             yield CorpusText(name, text)

@@ -110,6 +110,7 @@ def build_index(directory: Path, model: Predictor, corpus: Corpus, method: str) 
         facts["counts"] = counts | {"missing_texts": corpus.missing_texts}
         if usearch is not None:
             facts["recall_at_10"] = _build_graph(temporary, usearch, facts)
+            facts["graph_bytes"] = (temporary / _GRAPH).stat().st_size
         files.write_json(temporary / _FACTS, facts)
 
 
@@ -118,7 +119,7 @@ def _write_rows(directory: Path, model: Predictor, texts: Iterator[CorpusText]) 
     with (
         open(directory / _VECTORS, "wb") as vectors_file,
         open(directory / _TEXTS, "wb") as texts_file,
-        StageProgress("search: encode", "texts") as progress,
+        StageProgress("search: encode", "characters") as progress,
     ):
         vectors = RowsFile(vectors_file, model.bundle.config.hidden_size)
         while chunk := list(islice(texts, _AT_ONCE)):
@@ -131,7 +132,7 @@ def _write_rows(directory: Path, model: Predictor, texts: Iterator[CorpusText]) 
                 texts_file.write(line)
                 starts.append(starts[-1] + len(line))
                 truncated += cut
-            progress.add(len(chunk))
+            progress.add(sum(len(one.text) for one in chunk), None)
         vectors.finish()
     np.save(directory / _STARTS, np.array(starts, dtype=np.int64))
     return {"texts": len(starts) - 1, "truncated_texts": truncated}
@@ -166,23 +167,23 @@ def open_index(directory: Path, model: Predictor, method: str) -> SearchIndex:
     """
     try:
         index = _opened(directory)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{directory}: no whole index ({error}); delete it and build it again") from None
     wanted, made_by = model_facts(model), index.facts["model"]
     for name, value in wanted.items():
         if made_by.get(name) != value:
             raise InputError(
-                f"{directory}: made by another model ({name} is {made_by.get(name)}, the model's {value}); name "
-                "the model that made it, or build another index"
+                f"{directory}: made by another model ({name} is {made_by.get(name)}, the model's {value}); "
+                "name the model that made it, or build another index"
             )
     if method == "exact":
         return index
     if index.facts["method"] != method:
         raise InputError(f"{directory}: built for exact search; build another with --method {method}")
-    graph = _usearch().Index.restore(str(directory / _GRAPH), view=True)
-    if graph is None or len(graph) != len(index.vectors):
+    path = directory / _GRAPH  # half a graph would be read beyond its end
+    if not path.is_file() or path.stat().st_size != index.facts["graph_bytes"]:
         raise InputError(f"{directory}: {_GRAPH} is not whole; delete the index and build it again")
-    return replace(index, graph=graph)
+    return replace(index, graph=_usearch().Index.restore(str(path), view=True))
 
 
 def _opened(directory: Path) -> SearchIndex:

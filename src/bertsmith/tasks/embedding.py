@@ -23,10 +23,10 @@ from bertsmith.bundle import Bundle, load_embedding_model
 from bertsmith.errors import InputError
 from bertsmith.layout import Tokens, moved
 from bertsmith.model.bert import BertForEmbedding
-from bertsmith.objectives import ContrastiveObjective, CosineObjective
 from bertsmith.significance import MANY, Sample, mean_score
 from bertsmith.tasks.classification import stacked
 from bertsmith.tasks.config import EmbeddingConfig
+from bertsmith.tasks.embedding_objectives import ContrastiveObjective, CosineObjective
 from bertsmith.tasks.embedding_rows import EmbeddingRowSet
 from bertsmith.tasks.encode import EncodedRow, batch_of, encode_rows
 from bertsmith.tasks.inference import Inference, evaluation_mode
