@@ -121,6 +121,8 @@ def test_the_model_is_an_embedding_model_for_the_predictor(retrieval: tuple[Path
     cosines = np.asarray(model.similarity(*texts))
     stored = [json.loads(line) for line in (path / "run" / "predictions-dev.jsonl").read_text().splitlines()]
     assert cosines.diagonal() == pytest.approx([line["cosine"] for line in stored], abs=1e-5)
+    theirs = pytest.importorskip("sentence_transformers").SentenceTransformer(str(path / "run" / "model"))
+    assert np.asarray(model.embed(texts[0])) == pytest.approx(theirs.encode(texts[0]), abs=1e-5)
     card = (path / "run" / "model" / "README.md").read_text()
     assert "pipeline_tag: sentence-similarity" in card
     assert "bertsmith embed --model MODEL" in card
