@@ -329,16 +329,42 @@ def test_a_model_without_a_classification_head_says_so(tmp_path, tokenizer):
         load_classification_model(bundle, None)
 
 
-def test_an_untied_decoder_is_refused_for_filling_but_not_for_its_encoder(tmp_path, tokenizer):
-    directory = saved(tmp_path / "model", tokenizer)
-    edit_weights(
-        directory,
-        lambda stored: stored.update({"cls.predictions.decoder.weight": torch.ones(len(WORDS), 24)}),
-    )
+@pytest.mark.parametrize("says_tied", [False, True])
+def test_an_untied_decoder_scores_as_in_transformers(tmp_path, tokenizer, transformers, says_tied):
+    """Whatever config.json says: what is stored counts there, too."""
+    config = replace(CONFIG, tied_decoder=False)
+    model = with_visible_weights(BertForPreTraining(config))
+    directory = saved(tmp_path / "model", tokenizer, model)
+    stored = json.loads((directory / "config.json").read_text())
+    assert stored["tie_word_embeddings"] is False
+    (directory / "config.json").write_text(json.dumps(stored | {"tie_word_embeddings": says_tied}))
     bundle = load_bundle(directory)
-    load_encoder(bundle)
-    with pytest.raises(InputError, match=r"decoder.weight differs from what it should be tied to"):
-        load_pretraining_model(bundle)
+    assert bundle.config == config
+    again = load_pretraining_model(bundle)
+    assert all(torch.equal(value, again.state_dict()[name]) for name, value in model.state_dict().items())
+    peer, info = load_whole(transformers.AutoModelForPreTraining, directory)
+    assert not info["missing_keys"] or says_tied
+    inputs, places = rectangle_inputs()
+    tokens = rows_of(random_ids(LENGTHS))
+    scores, _ = again(tokens, torch.arange(tokens.layout.places))
+    close(peer(**inputs).prediction_logits.flatten(0, 1)[places], scores)
+
+
+def test_a_stored_decoder_that_is_the_embeddings_is_tied(tmp_path, tokenizer):
+    directory = saved(tmp_path / "model", tokenizer)
+
+    def store_both(stored):
+        words = stored["bert.embeddings.word_embeddings.weight"]
+        stored["cls.predictions.decoder.weight"] = words.clone()
+        stored["cls.predictions.decoder.bias"] = stored["cls.predictions.bias"] + 1
+
+    edit_weights(directory, store_both)
+    bundle = load_bundle(directory)
+    assert bundle.config.tied_decoder
+    assert load_pretraining_model(bundle).mlm_head.bias.eq(1).all()  # the decoder's bias is what is added
+    edit_weights(directory, lambda stored: stored.pop("bert.embeddings.word_embeddings.weight"))
+    again = load_bundle(directory).state["bert.embeddings.word.weight"]
+    assert torch.equal(again, bundle.state["bert.embeddings.word.weight"])
 
 
 def test_a_vocabulary_larger_than_the_embeddings_is_refused(tmp_path, tokenizer):

@@ -101,24 +101,46 @@ def save_bundle(
     state = model.state_dict()
     if isinstance(model, Bert):
         state = {f"bert.{name}": value for name, value in state.items()}
-    architecture = _ARCHITECTURES[type(model)]
+    bundle = Bundle(config, tokenizer, task, state, Path(directory))
+    write_bundle(bundle, _architecture(type(model), config), card)
+
+
+def _architecture(model: type[nn.Module], config: BertConfig) -> str:
+    """Return BERT's class of transformers that reads a model's weights."""
+    architecture = _ARCHITECTURES[model]
     if config.recurrent_top:
-        architecture = _ARCHITECTURES[Bert]
-    elif config.context == "left":
-        architecture = _LEFT_TO_RIGHT.get(architecture, architecture)
-    values = huggingface.config_to_huggingface(
-        config, architecture, task, tokenizer.pad_id, getattr(model, "num_outputs", None)
+        return _ARCHITECTURES[Bert]
+    return _LEFT_TO_RIGHT.get(architecture, architecture) if config.context == "left" else architecture
+
+
+def write_bundle(bundle: Bundle, architecture: str, card: str) -> None:
+    """Write a model directory from its parts, at ``bundle.directory``; see ``save_bundle``.
+
+    Args:
+        bundle: what it will hold; all of ``state`` is written.
+        architecture: BERT's class of transformers that reads the weights.
+        card: the model card, Markdown.
+    """
+    directory, tokenizer, task = bundle.directory, bundle.tokenizer, bundle.task
+    classifier = (
+        None if architecture == huggingface.MULTIPLE_CHOICE else bundle.state.get("classifier.weight")
     )
-    with atomic_directory(Path(directory)) as temporary, storage_errors(Path(directory)):
+    num_outputs = None if classifier is None else classifier.shape[0]
+    values = huggingface.config_to_huggingface(
+        bundle.config, architecture, task, tokenizer.pad_id, num_outputs
+    )
+    with atomic_directory(directory) as temporary, storage_errors(directory):
         _write(temporary / "config.json", _as_json(values))
-        stored = huggingface.state_to_huggingface(state, values["model_type"], tokenizer.pad_id, architecture)
+        stored = huggingface.state_to_huggingface(
+            bundle.state, values["model_type"], tokenizer.pad_id, architecture
+        )
         save_file(stored, temporary / "model.safetensors", metadata={"format": "pt"})
         stored_tokenizer = copy.copy(tokenizer)
-        stored_tokenizer.max_length = config.max_positions
+        stored_tokenizer.max_length = bundle.config.max_positions
         stored_tokenizer.save(temporary)
         if task is not None:
             _write(temporary / "task.json", _as_json(task))
-        for name, content in _pooling_files(config, task).items():
+        for name, content in _pooling_files(bundle.config, task).items():
             (temporary / name).parent.mkdir(exist_ok=True)
             _write(temporary / name, _as_json(content))
         _write(temporary / "README.md", card)
@@ -161,14 +183,36 @@ def load_bundle(directory: Path | str, allow_missing: bool = False) -> Bundle:
     if not (directory / "config.json").exists() and (directory / "model" / "config.json").is_file():
         raise InputError(f"{directory}: a run, not a model; its model is {directory / 'model'}")
     values = model_files.read_config(directory / "config.json")
-    config = huggingface.config_from_huggingface(values, directory / "config.json")
-    tokenizer = Tokenizer.load(directory)
-    _check_vocabulary(tokenizer, config, directory)
     stored = model_files.read_state(directory)
+    return bundle_of(directory, values, Tokenizer.load(directory), stored, allow_missing)
+
+
+def bundle_of(
+    directory: Path,
+    values: dict[str, Any],
+    tokenizer: Tokenizer,
+    stored: dict[str, Tensor],
+    allow_missing: bool = False,
+) -> Bundle:
+    """Return the parts of a model, read from wherever they lie, as one.
+
+    Args:
+        directory: of the files, for messages; its task.json is read, if there is one.
+        values: content of config.json.
+        tokenizer: the vocabulary.
+        stored: weights under the names of Hugging Face's tools, old or new.
+        allow_missing: accept missing encoder weights.
+
+    Raises:
+        InputError: as ``load_bundle``.
+    """
+    config = huggingface.config_from_huggingface(values, directory / "config.json")
+    _check_vocabulary(tokenizer, config, directory)
     state = huggingface.state_from_huggingface(
         stored, huggingface.model_type_of(config), huggingface.pad_id_of(values)
     )
     _cut_padded_vocabulary(state, config, directory)
+    config = huggingface.settle_decoder(state, config)
     _check_encoder(state, config, directory, allow_missing)
     return Bundle(config, tokenizer, _read_task(directory, values, config, state), state, directory)
 
@@ -238,7 +282,7 @@ def _read_task(
 
 def _cut_padded_vocabulary(state: dict[str, Tensor], config: BertConfig, directory: Path) -> None:
     """Drop rows that only fill the vocabulary up to a multiple: config.json tells its size."""
-    for name in ("bert.embeddings.word.weight", "mlm_head.bias", huggingface.DECODER_WEIGHT):
+    for name in (huggingface.WORD_EMBEDDINGS, "mlm_head.bias", huggingface.DECODER_WEIGHT):
         if name in state and state[name].shape[0] > config.vocab_size:
             logger.warning(
                 "%s: %s has %d rows, cut to vocab_size %d",
@@ -286,22 +330,8 @@ def load_encoder(bundle: Bundle) -> Bert:
     return _fill(model, state, bundle)
 
 
-def untied_decoder(bundle: Bundle) -> list[str]:
-    """Return our names of the stored weights of a decoder that is not tied to the word embeddings."""
-    return [name for name in (huggingface.DECODER_WEIGHT, huggingface.DECODER_BIAS) if name in bundle.state]
-
-
 def load_pretraining_model(bundle: Bundle) -> BertForPreTraining:
-    """Return the encoder with the heads of pretraining, in evaluation mode; missing ones drawn at random.
-
-    Raises:
-        InputError: the masked language model's decoder is not tied to the word embeddings.
-    """
-    for name in untied_decoder(bundle):
-        raise InputError(
-            f"{bundle.directory}: {_stored_name(name, bundle)} differs from what it should be tied to; "
-            "only decoders tied to the word embeddings are supported (the encoder alone can be used)"
-        )
+    """Return the encoder with the heads of pretraining, in evaluation mode; missing ones drawn at random."""
     with torch.device("meta"):
         model = BertForPreTraining(bundle.config)
     return _fill(model, bundle.state, bundle, _never_stored(bundle))

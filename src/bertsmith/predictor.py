@@ -34,7 +34,6 @@ from bertsmith.bundle import (
     load_bundle,
     load_encoder,
     load_pretraining_model,
-    untied_decoder,
 )
 from bertsmith.device import set_threads
 from bertsmith.errors import InputError
@@ -88,7 +87,7 @@ def _model_of(bundle: Bundle) -> nn.Module:
     kind = KINDS.get((bundle.task or {}).get("head") or "")
     if kind is not None:
         return kind.load_model(bundle, None)
-    if "mlm_head.dense.weight" in bundle.state and not untied_decoder(bundle):
+    if "mlm_head.dense.weight" in bundle.state:
         return load_pretraining_model(bundle)
     return load_encoder(bundle)
 
@@ -408,8 +407,6 @@ class Predictor:
                 the model's length, or ``top`` is out of range.
         """
         if not isinstance(self._model, BertForPreTraining):
-            if untied_decoder(self.bundle):
-                load_pretraining_model(self.bundle)  # it says why the head that is there cannot be used
             raise InputError(
                 f"{self._where}: cannot fill, it has no masked language model head; {self._can}; "
                 "take a pretrained model that was saved with it"

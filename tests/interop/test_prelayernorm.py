@@ -151,7 +151,7 @@ def test_directories_of_transformers_load(tokenizer, tmp_path):
 
 def test_names_go_there_and_back():
     state = BertForPreTraining(CONFIG).state_dict()
-    stored = state_to_huggingface(state, "roberta-prelayernorm", 0)
+    stored = state_to_huggingface(state, "roberta-prelayernorm", 0, "BertForPreTraining")
     peer = transformers.RobertaPreLayerNormForMaskedLM(
         transformers.RobertaPreLayerNormConfig(vocab_size=VOCAB_SIZE, hidden_size=24, num_hidden_layers=3)
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ _OPTIONAL_KEYS = {
     "initializer_std": "initializer_range",
 }
 _WRAPPERS = ("module.", "_orig_mod.")
+_WORD_EMBEDDINGS = "embeddings.word_embeddings.weight"
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 _MODEL_TYPES = (*FAMILIES, roberta.PRE_NORM)
 _QKV = ("query", "key", "value")
@@ -52,6 +54,7 @@ _HEADS = {
     "regression": ("regression", "regress"),
     "multi-label": ("multi_label_classification", "multilabel"),
 }
+WORD_EMBEDDINGS = "bert.embeddings.word.weight"
 DECODER_WEIGHT = "mlm_head.decoder.weight"
 DECODER_BIAS = "mlm_head.decoder.bias"
 
@@ -122,6 +125,7 @@ def config_from_huggingface(values: Mapping[str, Any], path: Path) -> BertConfig
     settings |= _settings_of_kind(model_type, settings, pad_id_of(values))
     settings["context"] = "left" if values.get("is_decoder") else "both"
     settings["recurrent_top"] = bool(values.get("recurrent_top"))
+    settings["tied_decoder"] = values.get("tie_word_embeddings") is not False
     try:
         return BertConfig(activation=_ACTIVATIONS[activation], **settings)
     except InputError as error:
@@ -180,7 +184,7 @@ def config_to_huggingface(
         "hidden_act": _ACTIVATION_NAMES[config.activation],
         "position_embedding_type": "absolute",
         "pad_token_id": pad_id,
-        "tie_word_embeddings": True,
+        "tie_word_embeddings": config.tied_decoder,
         "dtype": "float32",
     }
     if config.context == "left":
@@ -233,28 +237,71 @@ def label_names(values: Mapping[str, Any], num_outputs: int, path: Path) -> list
 def state_from_huggingface(stored: Mapping[str, Tensor], model_type: str = "bert", pad_id: int = 0) -> State:
     """Return the weights under our names, in float32.
 
-    A ``module.`` prefix is dropped, a missing ``bert.`` prefix added, gamma and beta of a LayerNorm are its
-    weight and bias, buffers of positions are left out. A decoder that equals the word embeddings is left out;
-    one that differs keeps the names ``DECODER_WEIGHT`` and ``DECODER_BIAS``. Unknown names stay as they are.
+    Buffers of positions are left out. The decoder's own bias, where there is one, is the bias of the word
+    scores. Unknown names stay as they are.
 
     Args:
         stored: under Hugging Face's names.
         model_type: kind of the model.
         pad_id: id of the padding; RoBERTa's positions depend on it.
+
+    Raises:
+        InputError: two names stand for one weight.
     """
-    named = {_settled_name(name): value for name, value in stored.items()}
+    names = bert_names(stored, model_type)
+    named = {names[name]: value for name, value in stored.items()}
     if model_type in roberta.MODEL_TYPES:
-        named = roberta.from_roberta(named, model_type, pad_id)
-    if not any(name.startswith("bert.") for name in named):
-        parts = ("embeddings.", "encoder.", "LayerNorm.", "pooler.")
-        named = {f"bert.{name}" if name.startswith(parts) else name: value for name, value in named.items()}
+        named = roberta.without_unused_positions(named, pad_id)
     state: State = {}
     for name, value in named.items():
-        if not name.endswith(_BUFFERS):
+        if not is_buffer(name):
             state[_our_name(name)] = value.float().contiguous() if value.is_floating_point() else value
     _fuse_qkv(state)
-    _drop_tied_decoder(state)
+    if DECODER_BIAS in state:
+        state["mlm_head.bias"] = state.pop(DECODER_BIAS)
     return state
+
+
+def bert_names(stored: Iterable[str], model_type: str = "bert") -> dict[str, str]:
+    """Return for each stored name the one that transformers gives the weight in a BERT with heads today.
+
+    What wraps the model (``module.`` and the like) is dropped, a missing ``bert.`` added, gamma and beta of a
+    LayerNorm are its weight and bias. Unknown names stay as they are.
+
+    Raises:
+        InputError: two names stand for one weight.
+    """
+    stored = list(stored)
+    wrapper = _wrapper(stored)
+    names = {name: _settled_name(name.removeprefix(wrapper)) for name in stored}
+    if model_type in roberta.MODEL_TYPES:
+        names = roberta.bert_names(names, model_type)
+    if not any(name.startswith("bert.") for name in names.values()):
+        parts = ("embeddings.", "encoder.", "LayerNorm.", "pooler.")
+        names = {
+            name: f"bert.{settled}" if settled.startswith(parts) else settled
+            for name, settled in names.items()
+        }
+    first: dict[str, str] = {}
+    for name, settled in names.items():
+        if first.setdefault(settled, name) != name:
+            raise InputError(f"weights {first[settled]} and {name} are both {settled}; remove one of them")
+    return names
+
+
+def is_buffer(name: str) -> bool:
+    """Say whether BERT's name is that of a buffer that holds no weights."""
+    return name.endswith(_BUFFERS)
+
+
+def _wrapper(stored: Sequence[str]) -> str:
+    """Return what stands before the names of the one BERT that other modules wrap."""
+    found = [name for name in stored if name.endswith(_WORD_EMBEDDINGS)]
+    if len(found) != 1:
+        return ""
+    return re.sub(
+        r"(^|(?<=\.))(bert|roberta|roberta_prelayernorm)\.$", "", found[0].removesuffix(_WORD_EMBEDDINGS)
+    )
 
 
 def _settled_name(name: str) -> str:
@@ -279,17 +326,18 @@ def _fuse_qkv(state: State) -> None:
             state[name.replace(".attention.self.query.", ".attention.qkv.")] = fused
 
 
-def _drop_tied_decoder(state: State) -> None:
-    for decoder, tied in (
-        (DECODER_WEIGHT, "bert.embeddings.word.weight"),
-        (DECODER_BIAS, "mlm_head.bias"),
-    ):
-        if decoder not in state:
-            continue
-        if tied not in state and decoder == DECODER_BIAS:
-            state[tied] = state[decoder]
-        if tied in state and torch.equal(state[decoder], state[tied]):
-            del state[decoder]
+def settle_decoder(state: State, config: BertConfig) -> BertConfig:
+    """Drop a decoder that is the word embeddings, and say whether there is one of its own.
+
+    What is stored counts, as in transformers: a decoder that differs is one of its own, whatever config.json
+    says.
+    """
+    decoder, words = state.get(DECODER_WEIGHT), state.get(WORD_EMBEDDINGS)
+    if decoder is None:
+        return config
+    if config.tied_decoder and (words is None or torch.equal(decoder, words)):
+        state[WORD_EMBEDDINGS] = state.pop(DECODER_WEIGHT)
+    return dataclasses.replace(config, tied_decoder=DECODER_WEIGHT not in state)
 
 
 def their_name(name: str, model_type: str = "bert") -> str:
@@ -341,7 +389,8 @@ def state_to_huggingface(
                 stored[theirs.replace(".query.", f".{part}.")] = piece.contiguous()
         else:
             stored[theirs] = value
+    if DECODER_WEIGHT in state:
+        stored[_bert_name(DECODER_BIAS)] = stored["cls.predictions.bias"].clone()
     if model_type not in roberta.MODEL_TYPES:
         return stored
-    pooler_in_head = architecture == SEQUENCE_CLASSIFICATION
-    return roberta.to_roberta(stored, model_type, pad_id, pooler_in_head)
+    return roberta.to_roberta(stored, model_type, pad_id, architecture)

@@ -58,20 +58,20 @@ def roberta_name(name: str, model_type: str) -> str:
 
 
 def to_roberta(
-    stored: Mapping[str, Tensor], model_type: str, pad_id: int, pooler_in_head: bool = True
+    stored: Mapping[str, Tensor], model_type: str, pad_id: int, bert_class: str
 ) -> dict[str, Tensor]:
     """Return weights with BERT's names under RoBERTa's.
 
     Args:
-        stored: of a model; of "roberta", a pooler is left out unless a head for classes reads it, and so is
-            the head of next sentence prediction, which nothing has trained.
+        stored: of a model; of "roberta", a pooler is left out where heads do not read it, and so is the head
+            of next sentence prediction, which nothing has trained.
         model_type: one of ``MODEL_TYPES``.
         pad_id: id of the padding.
-        pooler_in_head: a head for classes takes the pooler in; one for choices leaves it where BERT has it.
+        bert_class: BERT's class of transformers. A head for classes takes the pooler in; one for choices
+            and no head at all leave it where BERT has it.
     """
-    has_head = any(name.startswith("classifier.") for name in stored)
-    with_head = has_head and pooler_in_head
-    keeps_all = model_type == PRE_NORM or (has_head and not pooler_in_head)
+    with_head = bert_class == "BertForSequenceClassification"
+    keeps_all = model_type == PRE_NORM or bert_class in ("BertForMultipleChoice", "BertModel")
     result = {}
     for name, value in stored.items():
         theirs = _renamed(name, model_type, with_head)
@@ -83,9 +83,9 @@ def to_roberta(
     return result
 
 
-def from_roberta(stored: Mapping[str, Tensor], model_type: str, pad_id: int) -> dict[str, Tensor]:
-    """Return weights with RoBERTa's names under BERT's, positions from 0; unknown names stay."""
-    result = {_bert_name(name, model_type): value for name, value in stored.items()}
+def without_unused_positions(stored: Mapping[str, Tensor], pad_id: int) -> dict[str, Tensor]:
+    """Return weights with BERT's names and the positions from 0."""
+    result = dict(stored)
     for name, value in result.items():
         if name.endswith(_POSITIONS):
             result[name] = value[position_offset(pad_id) :].contiguous()
@@ -98,6 +98,20 @@ def _renamed(name: str, model_type: str, with_head: bool) -> str:
         for old, new in _NORMS:
             name = name.replace(old, new)
     return _with_beginning(name, pairs)
+
+
+def bert_names(names: Mapping[str, str], model_type: str) -> dict[str, str]:
+    """Return for each stored name BERT's, from RoBERTa's; unknown ones stay.
+
+    A head for classes has its own dense layer in the place of the pooler; an encoder's pooler beside it,
+    which old files have, keeps its name.
+    """
+    has_own = any(name.startswith("classifier.dense.") for name in names.values())
+    pooler = f"{_BASES[model_type]}pooler."
+    return {
+        stored: name if has_own and name.startswith(pooler) else _bert_name(name, model_type)
+        for stored, name in names.items()
+    }
 
 
 def _bert_name(name: str, model_type: str) -> str:

@@ -10,7 +10,7 @@ from bertsmith.model.config import BertConfig
 from bertsmith.model.dropout import Dropout
 from bertsmith.model.embeddings import Embeddings
 from bertsmith.model.encoder import LAYERS, EncoderLayer, final_norm
-from bertsmith.model.heads import LayerMix, MlmHead, Pooler, RecurrentTop
+from bertsmith.model.heads import LayerMix, MlmHead, Pooler, RecurrentTop, UntiedMlmHead
 
 
 def initialize(module: nn.Module, std: float) -> None:
@@ -29,7 +29,7 @@ def initialize(module: nn.Module, std: float) -> None:
             nn.init.trunc_normal_(part.weight, std=std, a=-2 * std, b=2 * std)
         if isinstance(part, nn.LayerNorm):
             nn.init.ones_(part.weight)
-        if isinstance(part, (nn.Linear, nn.LayerNorm, MlmHead)):
+        if isinstance(part, (nn.Linear, nn.LayerNorm, MlmHead)) and part.bias is not None:
             nn.init.zeros_(part.bias)
         if isinstance(part, (nn.LSTM, LayerMix)):
             part.reset_parameters()
@@ -130,7 +130,7 @@ class BertForPreTraining(nn.Module):
         self.config = config
         self.bert = Bert(config)
         self.pooler = Pooler(config)
-        self.mlm_head = MlmHead(config)
+        self.mlm_head = MlmHead(config) if config.tied_decoder else UntiedMlmHead(config)
         self.nsp_head = nn.Linear(config.hidden_size, 2)
         for head in (self.pooler, self.mlm_head, self.nsp_head):
             initialize(head, config.initializer_std)

@@ -38,6 +38,8 @@ class BertConfig:
             last place instead of [CLS]. Other tools read it as a decoder.
         recurrent_top: heads read a BiLSTM over the last layer's output, as the paper's table 5 puts one on
             left-to-right models for fine-tuning. Other tools know the encoder below it only.
+        tied_decoder: the masked language model's decoder is the word embeddings (the original), or a matrix
+            of its own, as in some models of other tools.
 
     Source: modeling.py, BertConfig and BertModel; the paper, section 3. "pre": arXiv 2002.04745; "left": the
         paper, section 5.1.
@@ -59,6 +61,7 @@ class BertConfig:
     norm: str = "post"
     context: str = "both"
     recurrent_top: bool = False
+    tied_decoder: bool = True
 
     def __post_init__(self) -> None:
         sizes = (

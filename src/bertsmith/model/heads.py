@@ -58,6 +58,18 @@ class MlmHead(nn.Module):
         return functional.linear(transformed, word_embeddings, self.bias)  # (picks, vocab)
 
 
+class UntiedMlmHead(MlmHead):
+    """The same with a decoder of its own; the word embeddings are not read."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__(config)
+        self.decoder = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+
+    def forward(self, picked: Tensor, word_embeddings: Tensor) -> Tensor:
+        """Return the scores of picked places, see ``MlmHead``."""
+        return super().forward(picked, self.decoder.weight)
+
+
 class RecurrentTop(nn.Module):
     """A BiLSTM over the places of each row, as wide as the encoder with both directions together.
 

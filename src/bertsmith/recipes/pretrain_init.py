@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 WORD_BIASES = ("zero", "frequency")
 _EMBEDDINGS, _BIAS = "bert.embeddings.word.weight", "mlm_head.bias"
+_DECODER = "mlm_head.decoder.weight"
 
 
 def initial_model(config: PretrainConfig, tokenizer: Tokenizer, instances: Instances) -> Bundle | None:
@@ -92,7 +93,9 @@ def extended(bundle: Bundle, tokenizer: Tokenizer, counts: NDArray[np.int64]) ->
     usual = [id for id in range(old.vocab_size) if id not in old.special_ids]
     parts = [cut or usual for cut in cuts]
     state = dict(bundle.state)
-    state[_EMBEDDINGS] = _with_means(state[_EMBEDDINGS], old.vocab_size, parts)
+    for name in (_EMBEDDINGS, _DECODER):
+        if name in state:
+            state[name] = _with_means(state[name], old.vocab_size, parts)
     if _BIAS in state:
         bias = _with_means(state[_BIAS], old.vocab_size, parts)
         bias[old.vocab_size : tokenizer.vocab_size] += _rarity(counts, cuts, usual)
