@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from bertsmith.config import to_dict
 from bertsmith.errors import InputError
 from bertsmith.files import atomic_directory, storage_errors
-from bertsmith.interop import huggingface, model_files, sentence_transformers
+from bertsmith.interop import hub, huggingface, model_files, sentence_transformers
 from bertsmith.model.bert import (
     Bert,
     BertForChoice,
@@ -51,6 +51,7 @@ _ARCHITECTURES: dict[type[nn.Module], str] = {
 
 _LEFT_TO_RIGHT = {
     "BertForPreTraining": "BertLMHeadModel",
+    "BertForMaskedLM": "BertLMHeadModel",
     huggingface.SEQUENCE_CLASSIFICATION: "BertModel",  # other programs read heads for rows at [CLS], ours not
     huggingface.MULTIPLE_CHOICE: "BertModel",
 }
@@ -102,15 +103,7 @@ def save_bundle(
     if isinstance(model, Bert):
         state = {f"bert.{name}": value for name, value in state.items()}
     bundle = Bundle(config, tokenizer, task, state, Path(directory))
-    write_bundle(bundle, _architecture(type(model), config), card)
-
-
-def _architecture(model: type[nn.Module], config: BertConfig) -> str:
-    """Return BERT's class of transformers that reads a model's weights."""
-    architecture = _ARCHITECTURES[model]
-    if config.recurrent_top:
-        return _ARCHITECTURES[Bert]
-    return _LEFT_TO_RIGHT.get(architecture, architecture) if config.context == "left" else architecture
+    write_bundle(bundle, _ARCHITECTURES[type(model)], card)
 
 
 def write_bundle(bundle: Bundle, architecture: str, card: str) -> None:
@@ -118,9 +111,13 @@ def write_bundle(bundle: Bundle, architecture: str, card: str) -> None:
 
     Args:
         bundle: what it will hold; all of ``state`` is written.
-        architecture: BERT's class of transformers that reads the weights.
+        architecture: BERT's class of transformers for an encoder with these heads.
         card: the model card, Markdown.
     """
+    if bundle.config.recurrent_top:
+        architecture = _ARCHITECTURES[Bert]
+    elif bundle.config.context == "left":
+        architecture = _LEFT_TO_RIGHT.get(architecture, architecture)
     directory, tokenizer, task = bundle.directory, bundle.tokenizer, bundle.task
     classifier = (
         None if architecture == huggingface.MULTIPLE_CHOICE else bundle.state.get("classifier.weight")
@@ -169,7 +166,8 @@ def load_bundle(directory: Path | str, allow_missing: bool = False) -> Bundle:
     """Read a model directory, ours or one of Hugging Face's.
 
     Args:
-        directory: holds config.json, the vocabulary, model.safetensors or a tensor-only pytorch_model.bin.
+        directory: holds config.json, the vocabulary, model.safetensors or a tensor-only pytorch_model.bin; or
+            the name of a model on the Hugging Face hub, org/name.
         allow_missing: accept missing encoder weights (they are then drawn at random).
 
     Raises:
@@ -177,7 +175,7 @@ def load_bundle(directory: Path | str, allow_missing: bool = False) -> Bundle:
             missing or has another shape than config.json says, or the vocabulary is larger than the
             embeddings.
     """
-    directory = Path(directory)
+    directory = hub.local_directory(directory)
     if not directory.is_dir():
         raise InputError(f"{directory}: no such directory; expected a model directory with config.json")
     if not (directory / "config.json").exists() and (directory / "model" / "config.json").is_file():
@@ -223,7 +221,7 @@ def load_shape(directory: Path | str) -> Bundle:
     Raises:
         InputError: config.json or the vocabulary is missing or broken, or they do not fit.
     """
-    directory = Path(directory)
+    directory = hub.local_directory(directory)
     path = directory / "config.json"
     config = huggingface.config_from_huggingface(model_files.read_config(path), path)
     tokenizer = Tokenizer.load(directory)

@@ -24,6 +24,7 @@ from bertsmith.config import nearest, overlay, to_dict
 from bertsmith.errors import InputError, RunError
 from bertsmith.experiments.config import AblateConfig
 from bertsmith.recipes import config as verbs
+from bertsmith.recipes.convert_config import ConvertConfig
 from bertsmith.recipes.finetune_recipes import RECIPES
 from bertsmith.recipes.glue_config import GlueConfig
 from bertsmith.recipes.machine_config import BenchConfig, PlanConfig
@@ -42,6 +43,7 @@ VERBS: dict[str, type[Any]] = {
     "fill": verbs.FillConfig,
     "search": SearchConfig,
     "serve": ServeConfig,
+    "convert": ConvertConfig,
     "doctor": verbs.DoctorConfig,
     "plan": PlanConfig,
     "report": verbs.ReportConfig,

@@ -132,6 +132,17 @@ def config_from_huggingface(values: Mapping[str, Any], path: Path) -> BertConfig
         raise InputError(f"{path}: {error}") from error
 
 
+def activation_name(activation: str) -> str:
+    """Return Hugging Face's name of one of our activations.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    if activation not in _ACTIVATION_NAMES:
+        raise InputError(f"activation {activation!r} is unknown; take one of {', '.join(_ACTIVATION_NAMES)}")
+    return _ACTIVATION_NAMES[activation]
+
+
 def _settings_of_kind(model_type: str, settings: Mapping[str, Any], pad_id: int) -> dict[str, Any]:
     """Return the settings that follow from a kind of model."""
     kind: dict[str, Any] = {"norm": "pre"} if model_type == roberta.PRE_NORM else {"family": model_type}

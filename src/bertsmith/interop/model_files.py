@@ -15,6 +15,8 @@ from torch import Tensor
 from bertsmith.errors import InputError
 
 State = dict[str, Tensor]
+_OTHERS = ("tf_model.h5", "flax_model.msgpack")
+_SAFETENSORS, _BIN = "model.safetensors", "pytorch_model.bin"
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -49,16 +51,37 @@ def read_state(directory: Path) -> State:
     Raises:
         InputError: there are none, a file is broken, or it holds more than tensors.
     """
-    for name, read in (("model.safetensors", _read_safetensors), ("pytorch_model.bin", _read_bin)):
+    for name, read in ((_SAFETENSORS, _read_safetensors), (_BIN, _read_bin)):
         if (directory / name).is_file():
             return read(directory / name)
         index = directory / f"{name}.index.json"
         if index.is_file():
             state: State = {}
-            for shard in sorted(set(read_config(index).get("weight_map", {}).values())):
-                state |= read(directory / Path(shard).name)
+            for shard in _shards(index):
+                state |= read(shard)
             return state
-    raise InputError(f"{directory}: no weights; expected model.safetensors or pytorch_model.bin")
+    others = [name for name in _OTHERS if (directory / name).is_file()]
+    hint = f"; {others[0]} is not read, save the model with save_pretrained of PyTorch" if others else ""
+    raise InputError(f"{directory}: no weights; expected {_SAFETENSORS} or {_BIN}{hint}")
+
+
+def has_state(directory: Path) -> bool:
+    """Say whether a directory holds weights that ``read_state`` reads."""
+    names = (_SAFETENSORS, _BIN)
+    return any((directory / name).is_file() or (directory / f"{name}.index.json").is_file() for name in names)
+
+
+def is_state(path: Path) -> bool:
+    """Say whether a file is one of those that ``read_state`` reads in its directory."""
+    return path.name in (_SAFETENSORS, _BIN) or path.name.endswith(".index.json")
+
+
+def _shards(index: Path) -> list[Path]:
+    """Return the files that an index names; they lie beside it."""
+    names = read_config(index).get("weight_map")
+    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+        raise InputError(f"{index}: weight_map is no object of weights and files; copy the file again")
+    return [index.parent / Path(name).name for name in sorted(set(names.values()))]
 
 
 def _read_safetensors(path: Path) -> State:
