@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +155,19 @@ def test_pieces_are_cut_as_the_models_inputs_are(tmp_path: Path, truncation: str
         for place, (token, (start, end)) in enumerate(zip(found.tokens, found.offsets, strict=True)):
             text = item[0] if place < second else item[1]
             assert token in SPECIAL_TOKENS or text[start:end] == token
+
+
+def test_attention_of_a_left_to_right_model_equals_transformers(tmp_path: Path, pretrained: Path) -> None:
+    config = json.loads((pretrained / "config.json").read_text())
+    shutil.copytree(pretrained, tmp_path / "left")
+    (tmp_path / "left" / "config.json").write_text(json.dumps(config | {"is_decoder": True}))
+    found = load(tmp_path / "left").attention(["the city"])[0].weights
+    transformers = pytest.importorskip("transformers")
+    peer = transformers.AutoModel.from_pretrained(tmp_path / "left", attn_implementation="eager").eval()
+    ids = torch.tensor([load(tmp_path / "left").tokenize(["the city"])[0].ids])
+    expected = torch.cat(peer(ids, output_attentions=True).attentions).detach().numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert (np.triu(found, 1) == 0).all()
 
 
 def test_attention_equals_transformers(pretrained: Path) -> None:

@@ -371,8 +371,10 @@ class Predictor:
             masks: read "[MASK]" as the mask; else it is text like any other.
 
         Raises:
-            InputError: a text is none.
+            InputError: a text is none, or the model has no attention.
         """
+        if "attention" not in self.can:
+            raise InputError(f"{self._where}: it has no attention but LSTMs; {self._can}")
         placed = self._placed(checked_texts(texts), masks)
         weights = vectors.attention_of(self._encoder, [text.row for text in placed], self._inference)
         token = self.bundle.tokenizer.token
@@ -411,10 +413,10 @@ class Predictor:
                 f"{self._where}: cannot fill, it has no masked language model head; {self._can}; "
                 "take a pretrained model that was saved with it"
             )
-        if self.bundle.config.context == "left":
+        if not self.bundle.config.sees_both:
             raise InputError(
-                f"{self._where}: cannot fill, it sees the left alone and was trained to predict next pieces; "
-                "take a model that sees both sides"
+                f"{self._where}: cannot fill, no place of it sees both sides: it was trained to predict "
+                "neighbouring pieces; take a model that sees both sides"
             )
         vocab_size = self.bundle.config.vocab_size
         if not 1 <= top <= vocab_size:
@@ -447,8 +449,10 @@ class Predictor:
         """The verbs that this model can do, that of its head first."""
         kind = KINDS.get((self.bundle.task or {}).get("head", ""))
         head = () if kind is None else (kind.verb,)
-        fill = ("fill",) if isinstance(self._model, BertForPreTraining) else ()
-        return tuple(dict.fromkeys((*head, *fill, "embed", "similarity", "rerank", "attention", "tokenize")))
+        is_filling = isinstance(self._model, BertForPreTraining) and self.bundle.config.sees_both
+        fill = ("fill",) if is_filling else ()
+        attention = ("attention",) if self.bundle.config.mixing == "attention" else ()
+        return tuple(dict.fromkeys((*head, *fill, "embed", "similarity", "rerank", *attention, "tokenize")))
 
     @property
     def _can(self) -> str:

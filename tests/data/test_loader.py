@@ -266,9 +266,7 @@ def test_held_out_batches_are_of_one_source_each(vocabulary, tmp_path) -> None:
 
 def test_a_model_that_sees_the_left_predicts_every_next_piece(pairs, vocabulary) -> None:
     instances = pairs(9)
-    loader = PretrainingLoader(
-        instances, vocabulary, MaskingConfig(), 1, 4, targets=Targets(next_pieces=True)
-    )
+    loader = PretrainingLoader(instances, vocabulary, MaskingConfig(), 1, 4, targets=Targets("next"))
     special = {vocabulary.cls_id, vocabulary.sep_id, vocabulary.mask_id, vocabulary.pad_id}
     for step in range(loader.steps_per_epoch):
         (batch,) = loader.batch(step)

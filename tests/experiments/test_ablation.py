@@ -118,7 +118,7 @@ def test_experiments_of_one_study_share_their_runs(study_data, task_data, tmp_pa
     assert set(summary["left_out"]) == {"SOP", "full sentences"}
     assert sum(line.startswith("pretraining") for line in trained) == 3  # with and without BiLSTM: the same
     assert sum(line.startswith("fine-tuning") for line in trained) == 4
-    assert [row["predicts"] for row in summary["rows"]] == ["masked pieces"] * 2 + ["next pieces"] * 2
+    assert [row["predicts"] for row in summary["rows"]] == ["masked pieces"] * 2 + ["neighbouring pieces"] * 2
     words = words_of("masking", study_data, task_data, out, "--tasks", "sst2", "--seeds", "1")
     _, trained = ablated(capsys, [*words, "--mixtures", "80/10/10"])
     assert trained == []

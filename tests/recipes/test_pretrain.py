@@ -11,6 +11,7 @@ import pytest
 import torch
 import yaml
 
+import bertsmith
 from bertsmith.bundle import load_bundle, load_pretraining_model
 from bertsmith.config import overlay
 from bertsmith.data.config import MaskingConfig
@@ -345,3 +346,21 @@ def test_settings_of_what_is_predicted_that_nothing_reads_are_refused(
     with pytest.raises(InputError, match=message):
         pretrain(settings(data, tmp_path / "run", **changes))
     assert not (tmp_path / "run").exists()
+
+
+def test_lstms_in_two_directions_learn_their_neighbours_and_are_read_again(pretraining_data, tmp_path):
+    """ELMo's role; other programs do not take the directory for a BERT."""
+    lstm = dataclasses.replace(pretraining.SHAPE, mixing="lstm")
+    summary = pretrain(settings(pretraining_data, tmp_path / "run", architecture=lstm))
+    assert summary["heldout_mlm_loss"] < math.log(71)
+    bundle = load_bundle(tmp_path / "run" / "model")
+    assert bundle.config.mixing == "lstm"
+    model = load_pretraining_model(bundle)
+    assert set(model.state_dict()) == set(bundle.state)
+    predictor = bertsmith.load(tmp_path / "run" / "model")
+    assert not {"fill", "attention"} & set(predictor.can)
+    with pytest.raises(InputError, match="no place of it sees both sides"):
+        predictor.fill(["ba [MASK]"])
+    transformers = pytest.importorskip("transformers")
+    with pytest.raises(ValueError, match="bertsmith-lstm"):
+        transformers.AutoConfig.from_pretrained(tmp_path / "run" / "model")

@@ -59,11 +59,12 @@ class Targets:
     """What is predicted of an instance.
 
     Attributes:
-        next_pieces: every next piece, by a model that sees the left alone, instead of masked pieces.
+        pieces: "masked" ones; or all, none masked: "next", each from what stands before it, or "neighbours",
+            each twice, from what stands before it and from what stands behind it.
         pairs: whether its two texts belong together, where it has two.
     """
 
-    next_pieces: bool = False
+    pieces: str = "masked"
     pairs: bool = True
 
 

@@ -19,7 +19,7 @@ from bertsmith.data.batch import IGNORED, PretrainingBatch, tokens_of
 from bertsmith.data.config import MASKED_AND_PAIRS, MaskingConfig, Targets
 from bertsmith.data.cuts import BatchWarmup, Cuts
 from bertsmith.data.damage import require_sound
-from bertsmith.data.masking import Ids, MaskingVocabulary, mask, max_predictions_of, next_pieces
+from bertsmith.data.masking import Ids, MaskingVocabulary, mask, max_predictions_of, neighbours, next_pieces
 from bertsmith.data.pairing import NO_LABEL
 from bertsmith.data.shards import Instances
 from bertsmith.distributed import ALONE, Ranks
@@ -28,6 +28,9 @@ from bertsmith.randomness import generator
 
 if TYPE_CHECKING:
     from bertsmith.text.tokenizer import Tokenizer
+
+
+_UNMASKED = {"next": next_pieces, "neighbours": neighbours}
 
 
 class Masker:
@@ -68,7 +71,7 @@ class Masker:
             rows.append(masked)
             picks.append(positions + start)
             labels.append(originals)
-            start += len(masked)
+            start += len(masked) * (2 if self._targets.pieces == "neighbours" else 1)
         nsp_labels[(nsp_labels == NO_LABEL) | (not self._targets.pairs)] = IGNORED
         return PretrainingBatch(
             tokens_of(rows, second_starts),
@@ -79,8 +82,8 @@ class Masker:
         )
 
     def _predicted(self, ids: Ids, epoch: int, index: int) -> tuple[Ids, Ids, Ids]:
-        if self._targets.next_pieces:
-            return next_pieces(ids, self._vocabulary)
+        if self._targets.pieces != "masked":
+            return _UNMASKED[self._targets.pieces](ids, self._vocabulary)
         drawn = generator(self._seed, self._purpose, epoch, index)
         return mask(ids, drawn, self._config, self._vocabulary, self._max_predictions)
 

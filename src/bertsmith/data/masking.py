@@ -116,6 +116,18 @@ def next_pieces(ids: Ids, vocabulary: MaskingVocabulary) -> tuple[Ids, Ids, Ids]
     return ids, positions, ids[positions + 1]
 
 
+def neighbours(ids: Ids, vocabulary: MaskingVocabulary) -> tuple[Ids, Ids, Ids]:
+    """Have each piece be predicted twice: from the place before it and from the place behind it.
+
+    Returns:
+        As ``next_pieces``; a place that predicts is counted double, plus 1 where it predicts the piece
+        before it: each place has two halves, of which one has seen the left and the other the right.
+    """
+    _, before, labels = next_pieces(ids, vocabulary)
+    behind = before[before + 2 < len(ids)] + 2
+    return ids, np.concatenate([2 * before, 2 * behind + 1]), np.concatenate([labels, ids[behind - 1]])
+
+
 def _replaced(
     labels: Ids,
     coin_of: Ids | None,

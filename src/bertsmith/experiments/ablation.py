@@ -132,6 +132,8 @@ def _rows(design: Design, study: Study) -> tuple[list[Row], dict[str, str]]:
     every = design.rows(_shape(study))
     if config.mixtures:
         every = [mixture_row(name) for name in config.mixtures]
+    if config.model is not None:  # what is not pretrained anew cannot be another model
+        every = [row for row in every if not row.pretraining]
     names = [row.name for row in every]
     for name in config.rows:
         if name not in names:
@@ -147,10 +149,7 @@ def _rows(design: Design, study: Study) -> tuple[list[Row], dict[str, str]]:
     if not rows:
         raise InputError(f"no row is left: {'; '.join(f'{name} {why}' for name, why in left_out.items())}")
     if config.model is None:
-        for row in rows:
-            if row.pairing is None:
-                study.pretraining(row, config.seed)  # its settings fit
-        _require_pairs(study)
+        _require_fitting(study, rows)
     return rows, left_out
 
 
@@ -161,7 +160,15 @@ def _shape(study: Study) -> PretrainConfig:
     return dataclasses.replace(study.base, architecture=load_shape(study.config.model).config)
 
 
-def _require_pairs(study: Study) -> None:
+def _require_fitting(study: Study, rows: list[Row]) -> None:
+    """Refuse settings that do not fit a row's pretraining, and data without the original's pairs.
+
+    Raises:
+        InputError: naming what does not fit.
+    """
+    for row in rows:
+        if row.pairing is None:
+            study.pretraining(row, study.config.seed)
     pairing = Instances.open(study.config.data, "train").manifest["settings"].get("pairing")
     if pairing != "nsp":
         raise InputError(

@@ -47,7 +47,7 @@ class Row:
         step: completed steps of the checkpoint that is judged; ``None``: the end.
         published: the paper's numbers, by column.
         paper_name: of the paper's row, where it has another name.
-        reads_left: predicts next pieces, so that its loss is not that of masked pieces.
+        reads_left: predicts neighbouring pieces, so that its loss is not that of masked pieces.
     """
 
     name: str
@@ -235,6 +235,14 @@ def _features(base: PretrainConfig) -> list[Row]:
             Row(name, finetuning={"features": name}, published={"conll": value})
             for name, value in _TABLE_7.items()
             if base.architecture.num_layers >= fewest.get(name, 1)
+        ),
+        Row(
+            "two-direction LSTM",
+            {"architecture": {"mixing": "lstm"}},
+            {"features": "weighted-all"},
+            published={"conll": 95.7},
+            paper_name="ELMo",
+            reads_left=True,
         ),
     ]
 

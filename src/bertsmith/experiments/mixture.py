@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from bertsmith.data.config import Targets
 from bertsmith.data.loader import PretrainingLoader
 from bertsmith.data.shards import Instances
 from bertsmith.recipes.pretrain_config import PretrainConfig
+from bertsmith.recipes.pretrain_loader import targets_of
 from bertsmith.text.tokenizer import Tokenizer
 
 _STEPS = 40
@@ -20,7 +20,8 @@ def measured_mixture(config: PretrainConfig) -> dict[str, float]:
     counts as the same. A left-to-right run predicts what stands behind each place and masks none: it has no
     mixture.
     """
-    if config.architecture.context == "left":
+    targets = targets_of(config, config.architecture)
+    if targets.pieces != "masked":
         return {}
     instances, tokenizer = Instances.open(config.data, "train"), Tokenizer.load(config.data)
     loader = PretrainingLoader(
@@ -29,7 +30,7 @@ def measured_mixture(config: PretrainConfig) -> dict[str, float]:
         config.masking,
         config.seed,
         config.batch_size,
-        targets=Targets(pairs=config.next_sentence),
+        targets=targets,
     )
     masked = same = pieces = 0
     for step in range(min(_STEPS, loader.steps_per_epoch)):

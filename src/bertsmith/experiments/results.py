@@ -239,7 +239,7 @@ def _row_object(result: RowResult, columns: Sequence[Column]) -> dict[str, Any]:
         "paper_name": result.row.paper_name,
         "seeds": [run.seed for run in result.runs],
         "heldout_loss": result.losses,
-        "predicts": "next pieces" if result.row.reads_left else "masked pieces",
+        "predicts": "neighbouring pieces" if result.row.reads_left else "masked pieces",
         "mixture": mixtures,
         "columns": {
             column.name: {"values": result.values(column), "paper": published_of(result.row, column)}
@@ -264,7 +264,9 @@ def lines(results: Results) -> list[list[str]]:
     for result in results.rows:
         row = result.row
         name = row.name if row.paper_name is None else f"{row.name} (paper: {row.paper_name})"
-        loss = cell_text(result.losses, 3) + (" (next pieces)" if row.reads_left and result.losses else "")
+        loss = cell_text(result.losses, 3) + (
+            " (neighbouring pieces)" if row.reads_left and result.losses else ""
+        )
         line = [name, str(len(result.runs)), loss]
         for column in results.columns:
             paper = published_of(row, column)

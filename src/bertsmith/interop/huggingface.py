@@ -44,7 +44,8 @@ _OPTIONAL_KEYS = {
 _WRAPPERS = ("module.", "_orig_mod.")
 _WORD_EMBEDDINGS = "embeddings.word_embeddings.weight"
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
-_MODEL_TYPES = (*FAMILIES, roberta.PRE_NORM)
+_LSTM = "bertsmith-lstm"
+_MODEL_TYPES = (*FAMILIES, roberta.PRE_NORM, _LSTM)
 _QKV = ("query", "key", "value")
 SEQUENCE_CLASSIFICATION = "BertForSequenceClassification"
 MULTIPLE_CHOICE = "BertForMultipleChoice"
@@ -123,6 +124,7 @@ def config_from_huggingface(values: Mapping[str, Any], path: Path) -> BertConfig
     if values.get("classifier_dropout") not in (None, settings.get("hidden_dropout", 0.1)):
         logger.warning("%s: classifier_dropout is not used; hidden_dropout is in its place", path)
     settings |= _settings_of_kind(model_type, settings, pad_id_of(values))
+    settings["mixing"] = "lstm" if model_type == _LSTM else "attention"
     settings["context"] = "left" if values.get("is_decoder") else "both"
     settings["recurrent_top"] = bool(values.get("recurrent_top"))
     settings["tied_decoder"] = values.get("tie_word_embeddings") is not False
@@ -145,6 +147,8 @@ def activation_name(activation: str) -> str:
 
 def _settings_of_kind(model_type: str, settings: Mapping[str, Any], pad_id: int) -> dict[str, Any]:
     """Return the settings that follow from a kind of model."""
+    if model_type == _LSTM:
+        return {}
     kind: dict[str, Any] = {"norm": "pre"} if model_type == roberta.PRE_NORM else {"family": model_type}
     if model_type in roberta.MODEL_TYPES:
         stored = settings.get("max_positions", BertConfig.max_positions)
@@ -153,7 +157,9 @@ def _settings_of_kind(model_type: str, settings: Mapping[str, Any], pad_id: int)
 
 
 def model_type_of(config: BertConfig) -> str:
-    """Return the kind of model as which other programs know an architecture."""
+    """Return the kind of model as which other programs know an architecture, or do not."""
+    if config.mixing == "lstm":
+        return _LSTM
     return roberta.PRE_NORM if config.norm == "pre" else config.family
 
 

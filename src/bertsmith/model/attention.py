@@ -138,9 +138,13 @@ class SelfAttention(nn.Module):
             Float32 ``(heads, seq, seq)`` of each row; each line of the last axis sums to 1.
         """
         rows = torch.split(self.qkv(hidden).float(), list(layout.lengths))
-        return [_row_weights(row, self.num_heads) for row in rows]
+        return [_row_weights(row, self.num_heads, self.causal) for row in rows]
 
 
-def _row_weights(qkv: Tensor, num_heads: int) -> Tensor:
+def _row_weights(qkv: Tensor, num_heads: int, causal: bool) -> Tensor:
     query, key, _ = qkv.view(len(qkv), 3, num_heads, -1).permute(1, 2, 0, 3)  # (heads, seq, head_size) each
-    return torch.softmax(query @ key.transpose(1, 2) * query.shape[-1] ** -0.5, dim=-1)  # (heads, seq, seq)
+    scores = query @ key.transpose(1, 2) * query.shape[-1] ** -0.5  # (heads, seq, seq)
+    if causal:
+        later = torch.ones(len(qkv), len(qkv), dtype=torch.bool, device=qkv.device).triu(1)
+        scores = scores.masked_fill(later, -torch.inf)
+    return torch.softmax(scores, dim=-1)

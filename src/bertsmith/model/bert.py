@@ -10,7 +10,7 @@ from bertsmith.model.config import BertConfig
 from bertsmith.model.dropout import Dropout
 from bertsmith.model.embeddings import Embeddings
 from bertsmith.model.encoder import LAYERS, EncoderLayer, final_norm
-from bertsmith.model.heads import LayerMix, MlmHead, Pooler, RecurrentTop, UntiedMlmHead
+from bertsmith.model.heads import LayerMix, LstmLayer, MlmHead, Pooler, RecurrentTop, UntiedMlmHead
 
 
 def initialize(module: nn.Module, std: float) -> None:
@@ -74,7 +74,8 @@ class Bert(nn.Module):
         super().__init__()
         self.config = config
         self.embeddings = Embeddings(config)
-        self.layers = nn.ModuleList(LAYERS[config.norm](config) for _ in range(config.num_layers))
+        layer = LstmLayer if config.mixing == "lstm" else LAYERS[config.norm]
+        self.layers = nn.ModuleList(layer(config) for _ in range(config.num_layers))
         self.norm = final_norm(config)
         self.top = RecurrentTop(config) if config.recurrent_top else None
         initialize(self, config.initializer_std)
@@ -119,10 +120,28 @@ class Bert(nn.Module):
         return [torch.stack(layers) for layers in zip(*found, strict=True)]
 
 
+def _read_places(bert: Bert, tokens: Tokens, picks: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the encoder's output at the places for whole rows and at the picks."""
+    places = summary_places(tokens, bert.config)
+    first, picked = torch.split(bert(tokens, torch.cat([places, picks])), [len(places), len(picks)])
+    return first, picked
+
+
+def _read_halves(bert: Bert, tokens: Tokens, picks: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the same of LSTMs: a pick is one half of a place, the other half of its vector is zero."""
+    hidden = bert(tokens)
+    left, right = hidden.chunk(2, dim=1)
+    none = torch.zeros_like(left)
+    halves = torch.stack([torch.cat([left, none], dim=1), torch.cat([none, right], dim=1)], dim=1)
+    halves = halves.flatten(0, 1)  # (2 places, hidden)
+    return hidden.index_select(0, summary_places(tokens, bert.config)), halves.index_select(0, picks)
+
+
 class BertForPreTraining(nn.Module):
     """The encoder with the masked language model and next sentence prediction.
 
-    A left-to-right encoder predicts next pieces with the same head.
+    A left-to-right encoder predicts next pieces with the same head; LSTMs the piece behind each place with
+    the half that has seen the left, and the one before it with the other half.
     """
 
     def __init__(self, config: BertConfig) -> None:
@@ -132,6 +151,7 @@ class BertForPreTraining(nn.Module):
         self.pooler = Pooler(config)
         self.mlm_head = MlmHead(config) if config.tied_decoder else UntiedMlmHead(config)
         self.nsp_head = nn.Linear(config.hidden_size, 2)
+        self._read = _read_halves if config.mixing == "lstm" else _read_places
         for head in (self.pooler, self.mlm_head, self.nsp_head):
             initialize(head, config.initializer_std)
 
@@ -140,16 +160,14 @@ class BertForPreTraining(nn.Module):
 
         Args:
             tokens: the inputs.
-            picks: int64 ``(picks,)``, places on the token axis whose words are predicted.
+            picks: int64 ``(picks,)``, places on the token axis that predict a word; of LSTMs their halves
+                (``masking.neighbours``).
 
         Returns:
             Scores of every word at the picks, float ``(picks, vocab)``, and of "is next" and "is random",
             float ``(batch, 2)``.
         """
-        places = summary_places(tokens, self.config)
-        first, picked = torch.split(
-            self.bert(tokens, torch.cat([places, picks])), [len(places), len(picks)]
-        )  # (batch, hidden), (picks, hidden)
+        first, picked = self._read(self.bert, tokens, picks)  # (batch, hidden), (picks, hidden)
         mlm_scores = self.mlm_head(picked, self.bert.embeddings.word.weight)
         nsp_scores = self.nsp_head(self.pooler(first))
         return mlm_scores, nsp_scores

@@ -10,6 +10,7 @@ ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
 FAMILIES = ("bert", "roberta")
 NORMS = ("post", "pre")
 CONTEXTS = ("both", "left")
+MIXINGS = ("attention", "lstm")
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,9 @@ class BertConfig:
         context: what a place sees: "both" sides (the original), or "left", itself and what stands before it:
             a left-to-right model, pretrained to predict the next piece; heads for whole rows then read the
             last place instead of [CLS]. Other tools read it as a decoder.
+        mixing: how places learn of one another: "attention", or "lstm": no Transformer but two stacks of
+            LSTMs, each half the width, one for each direction, pretrained to predict the piece behind and
+            before each place (ELMo's role in the paper's comparisons). Other tools do not know it.
         recurrent_top: heads read a BiLSTM over the last layer's output, as the paper's table 5 puts one on
             left-to-right models for fine-tuning. Other tools know the encoder below it only.
         tied_decoder: the masked language model's decoder is the word embeddings (the original), or a matrix
@@ -60,6 +64,7 @@ class BertConfig:
     family: str = "bert"
     norm: str = "post"
     context: str = "both"
+    mixing: str = "attention"
     recurrent_top: bool = False
     tied_decoder: bool = True
 
@@ -105,8 +110,21 @@ class BertConfig:
                 f"norm is 'pre', which goes with activation gelu and family bert, not {self.activation} and "
                 f"{self.family}: other programs know it as a kind of its own, roberta-prelayernorm"
             )
+        if self.mixing not in MIXINGS:
+            raise InputError(f"mixing {self.mixing!r} is unknown; take one of {', '.join(MIXINGS)}")
+        if self.mixing == "lstm" and (self.context, self.norm, self.family) != ("both", "post", "bert"):
+            raise InputError(
+                "mixing is 'lstm', which goes with context both, norm post and family bert; leave those out"
+            )
+        if self.mixing == "lstm" and self.hidden_size % 2:
+            raise InputError(f"hidden_size is {self.hidden_size}; LSTMs in two directions need an even one")
         if self.context not in CONTEXTS:
             raise InputError(f"context {self.context!r} is unknown; take one of {', '.join(CONTEXTS)}")
+
+    @property
+    def sees_both(self) -> bool:
+        """Whether a place sees both its sides, so that what stands at it can be masked and guessed."""
+        return self.context == "both" and self.mixing == "attention"
 
     @property
     def head_size(self) -> int:

@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 from bertsmith.errors import InputError
 from bertsmith.layout import Layout
 from bertsmith.model.config import BertConfig
+from bertsmith.model.dropout import Dropout
 from bertsmith.model.encoder import ACTIVATION_FUNCTIONS
 
 
@@ -70,6 +71,53 @@ class UntiedMlmHead(MlmHead):
         return super().forward(picked, self.decoder.weight)
 
 
+def read_rows(lstm: nn.LSTM, hidden: Tensor, layout: Layout, backwards: bool = False) -> Tensor:
+    """Return what an LSTM says at each place, having read each row by itself.
+
+    Args:
+        lstm: as wide, with its directions together, as what it reads.
+        hidden: float ``(places, width)``.
+        layout: where the rows lie.
+        backwards: read each row from its end.
+
+    Returns:
+        Float ``(places, width)``; padding is left as it is.
+    """
+    rows = [hidden[start : start + n] for start, n in zip(layout.starts, layout.lengths, strict=True)]
+    rows = [row.flip(0) for row in rows] if backwards else rows
+    read = unpack_sequence(lstm(pack_sequence(rows, enforce_sorted=False))[0])
+    read = [row.flip(0) for row in read] if backwards else read
+    if layout.row_tokens is None:
+        return torch.cat(read)  # (places, width)
+    result = hidden.clone()
+    for start, row in zip(layout.starts, read, strict=True):
+        result[start : start + len(row)] = row
+    return result
+
+
+class LstmLayer(nn.Module):
+    """Two LSTMs, with a residual: one half of the width reads each row forwards, the other backwards.
+
+    No place's half has seen more than one side of it, so that either can be trained to predict what follows.
+
+    Source: arXiv 1802.05365 (ELMo), section 3.1; its layers have projections, ours as many cells as width.
+    """
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        half = config.hidden_size // 2
+        self.forwards = nn.LSTM(half, half)
+        self.backwards = nn.LSTM(half, half)
+        self.dropout = Dropout(config.hidden_dropout)
+
+    def forward(self, hidden: Tensor, layout: Layout, read: Tensor | None = None) -> Tensor:
+        """Return float ``(places, hidden)``, or ``(read, hidden)``, see ``EncoderLayer``."""
+        left, right = hidden.chunk(2, dim=1)  # (places, hidden / 2) each
+        seen = [read_rows(self.forwards, left, layout), read_rows(self.backwards, right, layout, True)]
+        result = self.dropout.add(hidden, torch.cat(seen, dim=1))  # (places, hidden)
+        return result if read is None else result.index_select(0, read)
+
+
 class RecurrentTop(nn.Module):
     """A BiLSTM over the places of each row, as wide as the encoder with both directions together.
 
@@ -84,14 +132,7 @@ class RecurrentTop(nn.Module):
 
     def forward(self, hidden: Tensor, layout: Layout) -> Tensor:
         """Return float ``(places, hidden)`` from the same; padding is left as it is."""
-        rows = [hidden[start : start + n] for start, n in zip(layout.starts, layout.lengths, strict=True)]
-        read = unpack_sequence(self.lstm(pack_sequence(rows, enforce_sorted=False))[0])
-        if layout.row_tokens is None:
-            return torch.cat(read)  # (places, hidden)
-        result = hidden.clone()
-        for start, row in zip(layout.starts, read, strict=True):
-            result[start : start + len(row)] = row
-        return result
+        return read_rows(self.lstm, hidden, layout)
 
 
 class LayerMix(nn.Module):

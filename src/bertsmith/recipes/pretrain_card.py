@@ -15,7 +15,8 @@ def pretrained_card(figures: Mapping[str, Any], settings: Mapping[str, Any]) -> 
         figures: content of metrics.json.
         settings: of the run.
     """
-    is_left = settings["architecture"].get("context") == "left"
+    architecture = settings["architecture"]
+    is_left = architecture.get("context") == "left" or architecture.get("mixing") == "lstm"
     parts = [
         _LEFT if is_left else _BOTH,
         "## Use",
@@ -39,7 +40,7 @@ def pretrained_card(figures: Mapping[str, Any], settings: Mapping[str, Any]) -> 
 
 _BOTH = "A BERT encoder pretrained with Bertsmith, to be fine-tuned; by itself it fills in words."
 _LEFT = (
-    "A left-to-right encoder pretrained with Bertsmith to predict next words, to be fine-tuned: what BERT is "
+    "An encoder pretrained with Bertsmith to predict neighbouring words, to be fine-tuned: what BERT is "
     "compared with."
 )
 _FILL = 'bertsmith fill --model MODEL "text with one [MASK]"'

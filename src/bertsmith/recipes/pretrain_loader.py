@@ -32,17 +32,19 @@ def loader_of(
 
 
 def targets_of(config: PretrainConfig, architecture: BertConfig) -> Targets:
-    """Return what a run predicts: a model that sees the left alone predicts next pieces.
+    """Return what a run predicts: masked pieces, unless no place of the model sees both sides at once.
 
     Raises:
         InputError: masks are set, which nothing would read.
     """
-    if architecture.context == "left" and config.masking != MaskingConfig():
+    unmasked = "next" if architecture.context == "left" else "neighbours"
+    pieces = "masked" if architecture.sees_both else unmasked
+    if pieces != "masked" and config.masking != MaskingConfig():
         raise InputError(
-            "masking is set, but a model whose architecture.context is left predicts next pieces and masks "
-            "none; leave masking out"
+            "masking is set, but such an architecture (context left, or mixing lstm) predicts all pieces and "
+            "masks none; leave masking out"
         )
-    return Targets(architecture.context == "left", config.next_sentence)
+    return Targets(pieces, config.next_sentence)
 
 
 def batch_warmup_of(config: PretrainConfig) -> BatchWarmup | None:
