@@ -85,7 +85,7 @@ def test_words_are_hidden_guessed_filled_in_and_put_back(page: Page, models: lis
     page.get_by_role("button", name="Done").click()
     sheet = page.locator(".sheet")
     sheet.get_by_role("button", name="good").click()
-    expect(page.locator(".guesses h3")).to_have_text("Blank 1 of 2")
+    expect(page.locator(".guesses h2")).to_have_text("Blank 1 of 2")
     expect(page.locator(".guesses .row")).to_have_count(10)
     expected = model(models, "pretrained").fill(["so [MASK] [MASK] fine"], top=26)[0].masks
     found = shares(page, ".guesses")
@@ -393,7 +393,7 @@ def test_a_link_carries_texts_and_model(browser: Browser, page: Page, url: str) 
     write(page, "Second text", "<b>bad</b>")
     page.get_by_role("button", name="Link to this").click()
     page.get_by_text(re.compile("The link is")).wait_for()
-    with opened(browser, page.url) as other:
+    with opened(browser, f"{page.url}&touched=&parts=x&__proto__=x") as other:
         expect(other.get_by_label("Model")).to_have_value("pairs")
         expect(other.get_by_label("Second text")).to_have_value("<b>bad</b>")
 
@@ -419,7 +419,7 @@ def test_a_server_that_is_gone_is_said(browser: Browser, models: list[ServedMode
         context = opened(browser, f"http://127.0.0.1:{client.port}/")
         page = context.__enter__()
         go(page, "classify")
-    page.get_by_label("Text").fill("so good")
+    page.get_by_label("Text", exact=True).fill("so good")
     expect(page.locator(".status .warning")).to_have_text("The server does not answer. Is it still running?")
     context.__exit__(None, None, None)
 
@@ -431,6 +431,12 @@ def test_both_languages_say_everything_that_is_used(page: Page) -> None:
     used = set(re.findall(r'\bt\(\s*"([\w.]+)"', text))
     assert used <= set(names[0])
     assert len(used) > 80
+
+
+def test_the_files_are_loaded_at_once() -> None:
+    text = (PAGE / "index.html").read_text(encoding="utf-8")
+    loaded = re.findall(r'(?:href|src)="page/([\w.]+)"', text)
+    assert sorted(loaded) == sorted(path.name for path in PAGE.iterdir() if path.name != "index.html")
 
 
 def test_the_files_are_small_and_name_no_other_place() -> None:

@@ -18,7 +18,6 @@ export function apart(candidates) {
 export class Answer {
   static id = "answer";
   static verbs = ["answer"];
-  static fitness = () => 0;
 
   constructor(room) {
     const { t, state } = room;
@@ -58,10 +57,10 @@ export class Answer {
       : make("mark.answer", { "data-best": span.start === result.start && span.end === result.end,
         title: numbers.percent(span.probability) }, text)));
     put(this.shown,
-      make("h3", {}, t("answer.answer")),
+      make("h2", {}, t("answer.answer")),
       make("p.large", { dir: "auto" }, name(result.text)),
       make("p.reading", { dir: "auto" }, parts),
-      make("h3", {}, t("answer.candidates")),
+      make("h2", {}, t("answer.candidates")),
       bars(candidates.map(({ text, probability }, at) => ({
         label: name(text), share: probability, value: numbers.percent(probability), marked: at === 0, pick: null,
       })), t("answer.candidates")),

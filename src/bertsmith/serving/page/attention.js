@@ -17,15 +17,15 @@ export class Attention {
     const { t, state } = room;
     this.room = room;
     this.state = state;
-    state.text ??= room.tries("attention")[0];
-    state.second ??= "";
+    const [one, other] = room.pairs ? room.tries("pairs")[0] : [room.tries("attention")[0], ""];
+    state.text ??= one;
+    state.second ??= state.touched ? "" : other;
     state.direction ??= "to";
     state.specials ??= "with";
     this.found = null;
     this.ask = room.asks((signal) => this.question(signal), (asked) => this.answered(asked));
     const first = field(t("text"), state.text, (text) => this.write({ text }));
-    const second = room.pairs === false ? null
-      : field(t(room.pairs ? "second" : "second.maybe"), state.second, (text) => this.write({ second: text }), { rows: 1 });
+    const second = room.secondField(state.second, (text) => this.write({ second: text }));
     const tried = examples(t("examples"), room.tries("attention"), (text) => {
       setField(first, text);
       this.write({ text, piece: null }, 0);
@@ -45,7 +45,7 @@ export class Attention {
     this.cut = make("p.warning", { hidden: true });
     this.results = make("div.results", { hidden: true },
       this.cut, choices, this.pieces, this.said,
-      make("div.columns.even", {}, make("div", {}, make("h3", {}, t("attention.heads")), this.heads, finds), this.matrix));
+      make("div.columns.even", {}, make("div", {}, make("h2", {}, t("attention.heads")), this.heads, finds), this.matrix));
     this.element = make("div", {}, first, second, tried, this.results);
     this.ask(0);
   }
@@ -56,9 +56,8 @@ export class Attention {
   }
 
   question(signal) {
-    const { text, second } = this.state;
-    if (text.trim() === "" || (this.room.pairs && second.trim() === "")) return null;
-    return this.askShort([text, this.room.pairs === false ? "" : second.trim()], signal);
+    const input = this.room.input(this.state.text, this.state.second);
+    return input && this.askShort(Array.isArray(input) ? input : [input], signal);
   }
 
   /** Ask about as much of one or two texts as can be drawn. */
@@ -67,14 +66,14 @@ export class Attention {
     const room = Math.floor(Math.sqrt(MOST_WEIGHTS / (layers * heads))) - 3;
     const whole = await this.room.ask("v1/tokenize", { texts }, signal);
     const offsets = whole.answer.results.map((result) => result.offsets.slice(1, -1));
-    const [first, second] = offsets.map(({ length }) => length);
+    const [first, second = 0] = offsets.map(({ length }) => length);
     const most = [Math.max(Math.ceil(room / 2), room - second), Math.max(Math.floor(room / 2), room - first)];
     const kept = texts.map((text, at) => {
       const end = offsets[at][most[at] - 1]?.[1];
       return end === undefined || offsets[at].length <= most[at] ? text : between(Array.from(text), 0, end);
     });
     this.short = kept.every((text, at) => text === texts[at]) ? null : Math.min(first, most[0]) + Math.min(second, most[1]);
-    return this.room.ask("v1/attention", { texts: [texts[1] === "" ? kept[0] : kept] }, signal);
+    return this.room.ask("v1/attention", { texts: [texts.length === 1 ? kept[0] : kept] }, signal);
   }
 
   answered(asked) {
@@ -196,7 +195,7 @@ export class Attention {
     canvas.addEventListener("click", (event) => this.show({ piece: at(event)[this.state.direction === "to" ? 0 : 1] }));
     const names = (kind) => make(`div.${kind}`, { "aria-hidden": "true" },
       size > LABELLED ? [] : tokens.map((token) => make("bdi", {}, token)));
-    put(this.matrix, make("h3", {}, t("attention.matrix")),
+    put(this.matrix, make("h2", {}, t("attention.matrix")),
       make("div.board", {}, names("above"), names("beside"), make("div.square", {}, canvas, this.line)), read);
   }
 

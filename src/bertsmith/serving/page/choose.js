@@ -6,7 +6,6 @@ import { bars, examples, field, setField, linesOf } from "./parts.js";
 export class Choose {
   static id = "choose";
   static verbs = ["choose"];
-  static fitness = () => 0;
 
   constructor(room) {
     const { t, state } = room, tries = room.tries("choose");
@@ -40,7 +39,7 @@ export class Choose {
     const { t, numbers } = this.room;
     if (asked === null) return put(this.shown, make("p.hint", {}, t("choose.few")));
     const result = asked.answer.results[0], { choices } = asked.body.inputs[0];
-    put(this.shown, make("h3", {}, t("choose.best")), make("p.large", { dir: "auto" }, result.text),
+    put(this.shown, make("h2", {}, t("choose.best")), make("p.large", { dir: "auto" }, result.text),
       bars(choices.map((choice, at) => ({
         label: choice, share: result.probabilities[at], value: numbers.percent(result.probabilities[at]),
         marked: at === result.choice, pick: null,

@@ -19,29 +19,28 @@ const scoreOf = (result, label) => (label === null ? result.value : result.proba
 export class Classify {
   static id = "classify";
   static verbs = ["classify", "multilabel", "regress"];
-  static fitness = () => 0;
 
   constructor(room) {
     const { t, state } = room;
     this.room = room;
     this.state = state;
     const tries = room.tries(room.pairs ? "pairs" : "classify");
-    const [text, second] = room.pairs ? tries[0] : [tries[0], ""];
-    if (room.pairs && !state.second) Object.assign(state, { text, second });
-    state.text ??= text;
-    state.second ??= second;
+    const [one, other] = room.pairs ? tries[0] : [tries[0], ""];
+    state.text ??= one;
+    state.second ??= state.touched ? "" : other;
     this.result = null;
     this.ask = room.asks((signal) => this.question(signal), (asked) => this.answered(asked));
     const first = field(t(room.pairs ? "first" : "text"), state.text, (value) => this.write({ text: value }));
-    const fields = room.pairs ? [first, field(t("second"), state.second, (value) => this.write({ second: value }))] : [first];
+    const second = room.secondField(state.second, (value) => this.write({ second: value }));
     const tried = examples(t("examples"), tries, (picked) => {
-      const values = room.pairs ? picked : [picked];
-      values.forEach((value, at) => { setField(fields[at], value); });
-      this.write({ text: values[0], second: values[1] ?? "" }, 0);
+      const [text, another = ""] = room.pairs ? picked : [picked];
+      setField(first, text);
+      if (second !== null) setField(second, another);
+      this.write({ text, second: another }, 0);
     });
     this.shown = make("div.results");
     this.words = make("div.results");
-    this.element = make("div.columns", {}, make("div", {}, fields, tried, this.words), this.shown);
+    this.element = make("div.columns", {}, make("div", {}, first, second, tried, this.words), this.shown);
     this.ask(0);
   }
 
@@ -51,14 +50,9 @@ export class Classify {
     this.ask(pause);
   }
 
-  input(text) {
-    return this.room.pairs ? [text, this.state.second] : text;
-  }
-
   question(signal) {
-    const { text, second } = this.state;
-    if (text.trim() === "" || (this.room.pairs && second.trim() === "")) return null;
-    return this.room.ask(`v1/${this.room.verb}`, { texts: [this.input(text)] }, signal);
+    const input = this.room.input(this.state.text, this.state.second);
+    return input && this.room.ask(`v1/${this.room.verb}`, { texts: [input] }, signal);
   }
 
   answered(asked) {
@@ -70,7 +64,7 @@ export class Classify {
 
   drawValue() {
     const { t, numbers } = this.room;
-    put(this.shown, make("h3", {}, t("classify.value")), make("p.large", {}, numbers.plain(this.result.value)),
+    put(this.shown, make("h2", {}, t("classify.value")), make("p.large", {}, numbers.plain(this.result.value)),
       button(t("classify.why"), () => this.explain(null)));
   }
 
@@ -78,7 +72,7 @@ export class Classify {
     const { t, numbers } = this.room, { probabilities, label, labels } = this.result;
     const chosen = labels ?? [label];
     const sorted = Object.entries(probabilities).sort((a, b) => b[1] - a[1]);
-    put(this.shown, make("h3", {}, t(labels ? "classify.labels" : "classify.label")),
+    put(this.shown, make("h2", {}, t(labels ? "classify.labels" : "classify.label")),
       make("p.large", {}, chosen.length === 0 ? t("classify.none") : chosen.flatMap((name, at) => [at ? t("comma") : null, make("bdi", {}, name)])),
       bars(sorted.map(([name, share]) => ({
         label: name, share, value: numbers.percent(share), marked: chosen.includes(name), pick: () => this.explain(name),
@@ -95,7 +89,7 @@ export class Classify {
       put(this.words, make("p.hint", {}, t(asked.length < 1 ? "classify.few" : "classify.many", { most: MOST_WORDS })));
       return;
     }
-    const texts = asked.map(({ without }) => this.input(without));
+    const texts = asked.map(({ without }) => this.room.input(without, this.state.second));
     const { answer } = await this.room.once(`v1/${this.room.verb}`, { texts }) ?? {};
     if (answer === undefined || result !== this.result) return;
     const whole = scoreOf(result, label);
@@ -116,7 +110,7 @@ export class Classify {
       return word;
     });
     const name = label ?? t("classify.value");
-    put(this.words, make("h3", {}, t("classify.words", { label: name })), make("p.reading", { dir: "auto" }, words),
+    put(this.words, make("h2", {}, t("classify.words", { label: name })), make("p.reading", { dir: "auto" }, words),
       make("p.hint", {}, make("span.key.for", {}, t("classify.for")), make("span.key.against", {}, t("classify.against")),
         t("classify.how")));
   }

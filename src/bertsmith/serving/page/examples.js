@@ -3,10 +3,10 @@
 const EXAMPLES = {
   en: {
     fill: [
-      "The capital of France is [MASK].",
-      "She poured the coffee into a [MASK] and sat down by the [MASK].",
       "The doctor said that [MASK] would call the patient tomorrow.",
       "If it rains tomorrow, we will [MASK] at home.",
+      "She poured the coffee into a [MASK] and sat down by the [MASK].",
+      "The capital of France is [MASK].",
     ],
     attention: [
       "The cat sat on the mat because it was warm.",
@@ -42,7 +42,7 @@ const EXAMPLES = {
     similarity: "A man is playing a guitar.\nSomeone makes music on a string instrument.\nThe train to Berlin is late.\n"
       + "We are waiting for a delayed train.\nBake the bread for forty minutes.",
     rerank: ["How long does the battery last?",
-      "A full charge is enough for about ten hours of work.\nThe screen measures fourteen inches.\n"
+      "One charge of the battery lasts about ten hours.\nThe screen measures fourteen inches.\n"
       + "Charging takes two hours with the cable in the box.\nWe deliver within three days.\n"
       + "The battery can be replaced by a workshop."],
     tokenize: [
@@ -71,7 +71,7 @@ const EXAMPLES = {
       ["男孩把球扔给小狗，小狗", "跑过去把球叼了回来。", "读了一本关于鸟的书。", "付了车票钱。"],
     ],
     similarity: "一个男人在弹吉他。\n有人在演奏弦乐器。\n去柏林的火车晚点了。\n我们在等一列晚点的火车。\n面包要烤四十分钟。",
-    rerank: ["电池能用多久？", "充满一次电大约可以工作十个小时。\n屏幕是十四英寸。\n用盒子里的数据线充电需要两个小时。\n三天之内送货。\n"
+    rerank: ["电池能用多久？", "电池充满一次可以用十个小时左右。\n屏幕是十四英寸。\n用盒子里的数据线充电需要两个小时。\n三天之内送货。\n"
       + "电池可以在维修店更换。"],
     tokenize: ["北京大学的学生在学习自然语言处理。", "我买了一台iPhone，花了6999元🙂", "人工智能 embeddings 与 𠮷野家"],
   },

@@ -52,7 +52,6 @@ export const allRestored = (parts) => parts.flatMap((part) => (
 export class Fill {
   static id = "fill";
   static verbs = ["fill"];
-  static fitness = () => 0;
 
   constructor(room) {
     this.room = room;
@@ -253,7 +252,7 @@ export class Fill {
     const { t, numbers } = this.room;
     const place = blanks[this.state.active], one = this.found?.[this.state.active];
     if (place === undefined) return [make("p.hint", {}, t("fill.none"))];
-    const title = make("h3", {}, t("fill.title", { number: this.state.active + 1, count: blanks.length }));
+    const title = make("h2", {}, t("fill.title", { number: this.state.active + 1, count: blanks.length }));
     if (one === undefined) return [title, make("p.hint", {}, "…")];
     const original = this.state.parts[place].original, best = one.candidates.slice(0, SHOWN);
     const list = bars(best.map(({ token, probability }) => ({

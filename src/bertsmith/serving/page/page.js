@@ -9,7 +9,7 @@ import { Fill } from "./fill.js";
 import { inBrowser, inWindow } from "./memory.js";
 import { choice } from "./parts.js";
 import { Rerank } from "./rerank.js";
-import { Room, tokenForm } from "./room.js";
+import { LINKED, Room, tokenForm } from "./room.js";
 import { ask } from "./server.js";
 import { Similarity } from "./similarity.js";
 import { Tag } from "./tag.js";
@@ -102,13 +102,13 @@ class Page {
     const view = this.views.find((one) => one.id === id) ?? this.views[0];
     for (const tab of this.tabs.children) tab.setAttribute("aria-selected", String(tab.id === `tab-${view.id}`));
     this.tabs.querySelector("[aria-selected=true]").scrollIntoView({ block: "nearest", inline: "nearest" });
-    const { model: named, ...texts } = Object.fromEntries(new URLSearchParams(query));
-    if (named !== undefined) this.kept.models[view.id] = named;
+    const asked = new URLSearchParams(query);
+    if (asked.has("model")) this.kept.models[view.id] = asked.get("model");
     const able = this.models.filter((model) => verbOf(view, model));
     const model = able.find((one) => one.id === this.kept.models[view.id])
-      ?? able.reduce((best, one) => (view.fitness(one) > view.fitness(best) ? one : best));
+      ?? able.reduce((best, one) => (view.fitness?.(one) > view.fitness?.(best) ? one : best));
     const state = this.kept.views[view.id] ??= {};
-    if (query !== undefined) Object.assign(state, texts, { touched: true });
+    for (const name of LINKED) if (asked.has(name)) Object.assign(state, { [name]: asked.get(name), touched: true });
     const room = new Room({
       view, model, verb: verbOf(view, model), state, language: this.language, t: this.t,
       signIn: () => put(this.main, tokenForm(this.t, () => this.load())),

@@ -102,9 +102,9 @@ export function bars(rows, label) {
   }));
 }
 
-/** Return buttons with texts to try. */
+/** Return buttons with texts to try; of several texts together the first is shown. */
 export function examples(label, texts, pick) {
   return make("div.examples", {}, make("span.label", {}, label), texts.map((text) => make("button.example", {
     type: "button", onclick: () => pick(text),
-  }, make("bdi", {}, Array.isArray(text) ? text[0] : text))));
+  }, make("bdi", {}, [text].flat()[0].replaceAll("[MASK]", "___")))));
 }

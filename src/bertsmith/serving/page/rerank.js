@@ -33,7 +33,7 @@ export class Rerank {
     if (asked === null) return put(this.shown);
     const { t, numbers } = this.room, { texts } = asked.body, { results } = asked.answer;
     const scores = results.map(({ score }) => score), low = Math.min(0, ...scores), high = Math.max(1, ...scores);
-    put(this.shown, make("h3", {}, t("rerank.best")), bars(results.map(({ index, score }, at) => ({
+    put(this.shown, make("h2", {}, t("rerank.best")), bars(results.map(({ index, score }, at) => ({
       label: texts[index], share: (score - low) / (high - low), value: numbers.plain(score), marked: at === 0, pick: null,
     })), t("rerank.best")));
   }

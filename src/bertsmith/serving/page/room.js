@@ -2,10 +2,14 @@
 
 import { copy, make, put } from "./dom.js";
 import { examplesOf, PROBES, readLanguage } from "./examples.js";
-import { button, numbersOf } from "./parts.js";
+import { button, field, numbersOf } from "./parts.js";
 import { asCurl, ask, asking, hasToken, useToken } from "./server.js";
 
 const MOST_CHARACTERS = 4000;
+
+/** What a link may hold besides the model: the texts of views. */
+export const LINKED = ["text", "second", "question", "passage", "context", "choices", "lines", "query"];
+
 const probed = new Map();
 
 /** Return a form that asks for the server's token. */
@@ -70,6 +74,19 @@ export class Room {
     return this.probed[0][0] === "<s>";
   }
 
+  /** Return what the model is asked about: a pair, where it takes one and there is a second text; null: not yet. */
+  input(text, second) {
+    const single = second.trim() === "";
+    if (text.trim() === "" || (this.pairs && single)) return null;
+    return this.pairs === false || single ? text : [text, second];
+  }
+
+  /** Return a field for a second text, or none where the model takes no pairs. */
+  secondField(value, changed) {
+    if (this.pairs === false) return null;
+    return field(this.t(this.pairs ? "second" : "second.maybe"), value, changed, { rows: 1 });
+  }
+
   /** Return a view's texts to begin with. */
   tries(name) {
     return examplesOf(readLanguage(this.language, this.probed), name);
@@ -105,7 +122,7 @@ export class Room {
 
   /** Put a link to this view with its texts into the address bar, and on the clipboard where that may be. */
   async copyLink() {
-    const shared = Object.entries({ ...this.state, ...this.shown.shared?.() }).filter(([, value]) => typeof value === "string");
+    const shared = Object.entries({ ...this.state, ...this.shown.shared?.() }).filter(([name]) => LINKED.includes(name));
     const link = `#${this.view.id}?${new URLSearchParams([["model", this.model.id], ...shared])}`;
     history.replaceState(null, "", link);
     this.link.textContent = this.t(await copy(location.href) ? "link.copied" : "link.above");
@@ -138,6 +155,6 @@ export class Room {
     const copying = button(t("copy"), async () => {
       if (await copy(command)) copying.textContent = t("copied");
     });
-    put(this.proof.lastElementChild, make("pre", {}, command), copying, make("h3", {}, t("answer")), make("pre", {}, shown));
+    put(this.proof.lastElementChild, make("pre", {}, command), copying, make("h2", {}, t("answer")), make("pre", {}, shown));
   }
 }

@@ -44,7 +44,7 @@ export class Similarity {
     const list = bars(sorted.map(({ text, at, value }) => ({
       label: text, share: value, value: numbers.plain(value), marked: false, pick: () => this.turn(at),
     })), t("similarity.closest"));
-    const nearest = make("div", {}, make("h3", {}, t("similarity.closest")), make("p.large", { dir: "auto" }, texts[row]), list,
+    const nearest = make("div", {}, make("h2", {}, t("similarity.closest")), make("p.large", { dir: "auto" }, texts[row]), list,
       make("p.hint", {}, t("similarity.pick")));
     arrows(list);
     const table = texts.length > MOST_IN_TABLE ? make("p.hint", {}, t("similarity.many", { most: MOST_IN_TABLE })) : this.table();

@@ -11,7 +11,6 @@ export const kindsOf = (labels) => [...new Set(labels.map((label) => label.repla
 export class Tag {
   static id = "tag";
   static verbs = ["tag"];
-  static fitness = () => 0;
 
   constructor(room) {
     const { t, state } = room;

@@ -8,7 +8,6 @@ const UNKNOWN = new Set(["[UNK]", "<unk>"]);
 export class Tokenize {
   static id = "tokenize";
   static verbs = ["tokenize"];
-  static fitness = () => 0;
 
   constructor(room) {
     const { t, state } = room;
