@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from bertsmith.config import to_dict
 from bertsmith.errors import InputError
 from bertsmith.files import atomic_directory, storage_errors
-from bertsmith.interop import hub, huggingface, model_files, sentence_transformers
+from bertsmith.interop import hub, huggingface, model_files, sentence_transformers, weight_names
+from bertsmith.interop.stored_head import read_task
 from bertsmith.model.bert import (
     Bert,
     BertForChoice,
@@ -30,7 +31,7 @@ from bertsmith.model.bert import (
 )
 from bertsmith.model.config import BertConfig
 from bertsmith.model.task_heads import BertForTagging, FeatureTagger
-from bertsmith.stored_task import EMBEDDING, check_stored_task
+from bertsmith.stored_task import EMBEDDING
 from bertsmith.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ _ARCHITECTURES: dict[type[nn.Module], str] = {
     BertForClassification: huggingface.SEQUENCE_CLASSIFICATION,
     BertForChoice: huggingface.MULTIPLE_CHOICE,
     BertForSpans: "BertForQuestionAnswering",
-    BertForTagging: "BertForTokenClassification",
+    BertForTagging: huggingface.TOKEN_CLASSIFICATION,
     BertForEmbedding: "BertModel",
     FeatureTagger: "BertModel",  # other programs know no such head; they load the encoder
 }
@@ -128,7 +129,7 @@ def write_bundle(bundle: Bundle, architecture: str, card: str) -> None:
     )
     with atomic_directory(directory) as temporary, storage_errors(directory):
         _write(temporary / "config.json", _as_json(values))
-        stored = huggingface.state_to_huggingface(
+        stored = weight_names.state_to_huggingface(
             bundle.state, values["model_type"], tokenizer.pad_id, architecture
         )
         save_file(stored, temporary / "model.safetensors", metadata={"format": "pt"})
@@ -206,13 +207,13 @@ def bundle_of(
     """
     config = huggingface.config_from_huggingface(values, directory / "config.json")
     _check_vocabulary(tokenizer, config, directory)
-    state = huggingface.state_from_huggingface(
+    state = weight_names.state_from_huggingface(
         stored, huggingface.model_type_of(config), huggingface.pad_id_of(values)
     )
     _cut_padded_vocabulary(state, config, directory)
-    config = huggingface.settle_decoder(state, config)
+    config = weight_names.settle_decoder(state, config)
     _check_encoder(state, config, directory, allow_missing)
-    return Bundle(config, tokenizer, _read_task(directory, values, config, state), state, directory)
+    return Bundle(config, tokenizer, read_task(directory, values, config, state), state, directory)
 
 
 def load_shape(directory: Path | str) -> Bundle:
@@ -237,55 +238,14 @@ def _check_vocabulary(tokenizer: Tokenizer, config: BertConfig, directory: Path)
         )
 
 
-def _read_task(
-    directory: Path, values: dict[str, Any], config: BertConfig, state: dict[str, Tensor]
-) -> dict[str, Any] | None:
-    path = directory / "task.json"
-    classifier = state.get("classifier.weight")
-    if not path.is_file() and "span_scores.weight" in state:
-        seq_len = min(384, config.max_positions)
-        settings = {"max_query_len": min(64, seq_len // 4)}
-        return {"task": "answer", "head": "spans", "labels": None, "seq_len": seq_len, "settings": settings}
-    if path.is_file():
-        task = model_files.read_config(path)
-        outputs = None if classifier is None else classifier.shape[0]
-        check_stored_task(task, path, config.max_positions, outputs)
-        return task
-    if (stored := sentence_transformers.read_pooling(directory)) is not None:
-        seq_len = min(stored.seq_len or config.max_positions, config.max_positions)
-        task = {"task": "embed", "head": EMBEDDING, "labels": None, "seq_len": seq_len}
-        task["settings"] = {"pooling": stored.pooling, "normalize": stored.normalize}
-        check_stored_task(task, directory / sentence_transformers.MODULES_FILE, config.max_positions, None)
-        return task
-    if classifier is None:
-        return None
-    # Heads for words and for choices have weights of the same name: they are no head for whole texts.
-    model_type = huggingface.model_type_of(config)
-    single, choice, words = (
-        huggingface.class_of(_ARCHITECTURES[model], model_type)
-        for model in (BertForClassification, BertForChoice, BertForTagging)
-    )
-    architectures = values.get("architectures") or [single]
-    if words in architectures:
-        names = huggingface.label_names(values, classifier.shape[0], directory / "config.json")
-        return {"task": "tag", "head": "tagging", "labels": names}
-    if "pooler.dense.weight" not in state or config.context == "left":
-        return None
-    if choice in architectures and classifier.shape[0] == 1:
-        return {"task": "choose", "head": "choice", "labels": None}
-    if single not in architectures:
-        return None
-    return huggingface.task_from_huggingface(values, classifier.shape[0], directory / "config.json")
-
-
 def _cut_padded_vocabulary(state: dict[str, Tensor], config: BertConfig, directory: Path) -> None:
     """Drop rows that only fill the vocabulary up to a multiple: config.json tells its size."""
-    for name in (huggingface.WORD_EMBEDDINGS, "mlm_head.bias", huggingface.DECODER_WEIGHT):
+    for name in (weight_names.WORD_EMBEDDINGS, "mlm_head.bias", weight_names.DECODER_WEIGHT):
         if name in state and state[name].shape[0] > config.vocab_size:
             logger.warning(
                 "%s: %s has %d rows, cut to vocab_size %d",
                 directory,
-                huggingface.their_name(name, huggingface.model_type_of(config)),
+                weight_names.their_name(name, huggingface.model_type_of(config)),
                 state[name].shape[0],
                 config.vocab_size,
             )
@@ -301,10 +261,10 @@ def _check_encoder(
     for name, value in expected.items():
         name = f"bert.{name}"
         if name not in state:
-            missing += huggingface.missing_names(name, state, huggingface.model_type_of(config))
+            missing += weight_names.missing_names(name, state, huggingface.model_type_of(config))
         elif state[name].shape != value.shape:
             raise InputError(
-                f"{directory}: {huggingface.their_name(name, huggingface.model_type_of(config))} has shape "
+                f"{directory}: {weight_names.their_name(name, huggingface.model_type_of(config))} has shape "
                 f"{tuple(state[name].shape)} but "
                 f"config.json says {tuple(value.shape)}; weights and config.json belong to different models"
             )
@@ -388,7 +348,7 @@ def _never_stored(bundle: Bundle) -> tuple[str, ...]:
 
 
 def _stored_name(name: str, bundle: Bundle) -> str:
-    return huggingface.their_name(name, huggingface.model_type_of(bundle.config))
+    return weight_names.their_name(name, huggingface.model_type_of(bundle.config))
 
 
 def _fill(

@@ -16,7 +16,7 @@ from bertsmith.bundle import (
     save_bundle,
 )
 from bertsmith.errors import InputError
-from bertsmith.interop.huggingface import state_from_huggingface, state_to_huggingface, their_name
+from bertsmith.interop.weight_names import state_from_huggingface, state_to_huggingface, their_name
 from bertsmith.model.bert import Bert, BertForClassification, BertForPreTraining
 from bertsmith.model.config import BertConfig
 from bertsmith.text.config import TokenizerConfig

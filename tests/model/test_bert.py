@@ -8,7 +8,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from bertsmith.interop.huggingface import config_to_huggingface, state_to_huggingface
+from bertsmith.interop.huggingface import config_to_huggingface
+from bertsmith.interop.weight_names import state_to_huggingface
 from bertsmith.model.bert import (
     Bert,
     BertForClassification,
@@ -46,7 +47,7 @@ def peer_of(config: BertConfig, architecture: str, num_outputs: int | None = Non
 
 def load_from(model: nn.Module, peer: nn.Module) -> None:
     """Take the peer's weights through the map of names."""
-    from bertsmith.interop.huggingface import state_from_huggingface
+    from bertsmith.interop.weight_names import state_from_huggingface
 
     model.load_state_dict(state_from_huggingface(peer.state_dict()))
 

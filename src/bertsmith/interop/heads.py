@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bertsmith.interop.huggingface import DECODER_WEIGHT, MULTIPLE_CHOICE, SEQUENCE_CLASSIFICATION
+from bertsmith.interop.huggingface import MULTIPLE_CHOICE, SEQUENCE_CLASSIFICATION, TOKEN_CLASSIFICATION
+from bertsmith.interop.weight_names import DECODER_WEIGHT
 
 _DENSE = ("dense.weight", "dense.bias")
 _LINEAR = ("weight", "bias")
@@ -24,7 +25,7 @@ _PARTS: dict[str, tuple[str, ...]] = {
     SEQUENCE_CLASSIFICATION: ("pooler", "classifier"),
     MULTIPLE_CHOICE: ("pooler", "classifier"),
     "BertForQuestionAnswering": ("span_scores",),
-    "BertForTokenClassification": ("classifier",),
+    TOKEN_CLASSIFICATION: ("classifier",),
 }
 _OF_HEAD = {
     "classification": SEQUENCE_CLASSIFICATION,
@@ -32,7 +33,7 @@ _OF_HEAD = {
     "multi-label": SEQUENCE_CLASSIFICATION,
     "choice": MULTIPLE_CHOICE,
     "spans": "BertForQuestionAnswering",
-    "tagging": "BertForTokenClassification",
+    "tagging": TOKEN_CLASSIFICATION,
     "embedding": "BertModel",
     "feature-tagging": "BertModel",
 }

@@ -12,7 +12,7 @@ from torch import Tensor
 from bertsmith.bundle import Bundle, bundle_of, load_bundle, load_encoder, write_bundle
 from bertsmith.errors import InputError
 from bertsmith.files import atomic_directory, write_json
-from bertsmith.interop import huggingface, model_files
+from bertsmith.interop import huggingface, model_files, weight_names
 from bertsmith.interop.heads import Heads, heads_of
 from bertsmith.recipes.convert_config import ConvertConfig
 from bertsmith.recipes.convert_report import told, weights_report
@@ -99,7 +99,7 @@ def _kept(bundle: Bundle, heads: Heads, source: Source) -> Bundle:
     for name in missing:
         part = name.partition(".")[0]
         if any(stored.startswith(f"{part}.") for stored in bundle.state):
-            theirs = huggingface.their_name(name, huggingface.model_type_of(bundle.config))
+            theirs = weight_names.their_name(name, huggingface.model_type_of(bundle.config))
             raise InputError(
                 f"{source.weights}: {theirs} is missing, the head is not whole; get the whole file"
             )

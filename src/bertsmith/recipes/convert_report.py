@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from bertsmith.interop import huggingface
+from bertsmith.interop import weight_names
 from bertsmith.interop.tensorflow import UNKNOWN
 from bertsmith.recipes.convert_source import Source
 
@@ -35,8 +35,8 @@ def weights_report(
         ``taken``: names that stay; ``renamed``: new names by the old; ``missing``: names that the new model
         has and the source has not; ``unused``: why others were left out, by name.
     """
-    names = huggingface.bert_names(source.stored, model_type)
-    new = {bert: name for name, bert in huggingface.bert_names(written, model_type).items()}
+    names = weight_names.bert_names(source.stored, model_type)
+    new = {bert: name for name, bert in weight_names.bert_names(written, model_type).items()}
     twice = {_BIAS} if _DECODER_BIAS in names.values() else set()  # two names of one weight
     targets = {stored: new.get(bert) for stored, bert in names.items()}
     reasons = {stored: _reason(bert, bert_class) for stored, bert in names.items()}
@@ -55,7 +55,7 @@ def weights_report(
 
 def _reason(bert: str, bert_class: str) -> str:
     """Return why a weight that is not in the new model is left out."""
-    if huggingface.is_buffer(bert):
+    if weight_names.is_buffer(bert):
         return "a buffer, no weight"
     if bert.startswith(("bert.pooler.", "cls.", "classifier.", "qa_outputs.")):
         return f"{bert_class} has no such part"
