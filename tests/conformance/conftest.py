@@ -9,6 +9,7 @@ import pytest
 
 from bertsmith.files import write_text
 from tests.conformance.facts import Fact, page, printed
+from tests.conformance.prepared import MOST, Prepared, prepare_both, write_corpus
 
 RECORDED = pytest.StashKey[list[Fact]]()
 PASSED = pytest.StashKey[bool]()
@@ -46,6 +47,18 @@ def fact(request: pytest.FixtureRequest) -> Iterator[Callable[[int, str, str], F
         assert made, "a test of a fact has to begin its line"
         assert all(one.result for one in made), "a test of a fact has to say what it found"
         request.config.stash.setdefault(RECORDED, []).extend(made)
+
+
+@pytest.fixture(scope="session")
+def corpus(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Real text in the original's form."""
+    return write_corpus(shared_data, tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="session")
+def prepared(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, Prepared]:
+    """The corpus in rows of two lengths; at 32 most pairs have to be cut."""
+    return {length: prepare_both(corpus, tmp_path_factory.mktemp("data"), length) for length in MOST}
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:

@@ -18,6 +18,7 @@ from bertsmith.model.encoder import ACTIVATION_FUNCTIONS
 from bertsmith.presets import PRESETS
 from tests.conformance import numpy_bert
 from tests.conformance.models import CONFIG, LENGTHS, SHAPE, batch_of, original_names, small_model
+from tests.conformance.numpy_gradients import losses_and_gradients
 from tests.model.rows import PAD_ID, random_ids, rows_of
 
 
@@ -228,24 +229,42 @@ def test_fact_05_scores_of_both_heads(fact):
     line.difference(max(largest(mlm_scores, words), largest(nsp_scores, pairs)), 1e-11)
 
 
-def test_fact_05_gradients(fact):
-    """Each weight is moved along a random direction in the reference; the decoder moves with the words."""
-    line = fact(5, "gradient of every weight, the tied one once (relative)", "finite differences in NumPy")
-    model = small_model()
+@pytest.mark.parametrize("activation, gelu", [("gelu", "erf"), ("gelu_tanh", "tanh")])
+def test_fact_05_gradients(fact, activation, gelu):
+    line = fact(5, "gradient of every weight, the tied one once (relative)", "float64 NumPy")
+    model = small_model(replace(CONFIG, activation=activation))
     tokens, picks, batch = batch_of()
     mlm_scores, nsp_scores = model(tokens, picks)
     words, pairs = torch.from_numpy(batch.words), torch.from_numpy(batch.next_labels)
     loss = functional.cross_entropy(mlm_scores, words, reduction="sum") / (len(words) + 1e-5)
     (loss + functional.cross_entropy(nsp_scores, pairs)).backward()
     weights = original_names(model.state_dict())
-    gradients = original_names({name: weight.grad for name, weight in model.named_parameters()})
+    ours = original_names({name: weight.grad for name, weight in model.named_parameters()})
+    _, theirs = losses_and_gradients(weights, replace(SHAPE, gelu=gelu), batch)
+    assert ours.keys() == theirs.keys()
+    assert all(ours[name].shape == theirs[name].shape for name in ours)
+    differences = [
+        np.abs(ours[name] - theirs[name]).max() / max(1.0, np.abs(theirs[name]).max()) for name in ours
+    ]
+    line.difference(max(differences), 1e-12)
+
+
+@pytest.mark.parametrize("gelu", ["erf", "tanh"])
+def test_fact_05_the_references_gradients(fact, gelu):
+    """Each weight of the reference is moved a little along a random direction."""
+    line = fact(5, "the reference's own gradients (relative)", "finite differences of its loss")
+    shape = replace(SHAPE, gelu=gelu)
+    _, _, batch = batch_of()
+    weights = original_names(small_model().state_dict())
+    losses, gradients = losses_and_gradients(weights, shape, batch)
+    assert losses == pytest.approx(numpy_bert.losses(weights, shape, batch), rel=1e-13)
     random = np.random.default_rng(0)
     differences = []
     for name, weight in weights.items():
         direction = random.normal(size=weight.shape)
         direction /= np.linalg.norm(direction)
         above, below = (
-            sum(numpy_bert.losses({**weights, name: weight + step * direction}, SHAPE, batch))
+            sum(numpy_bert.losses({**weights, name: weight + step * direction}, shape, batch))
             for step in (1e-5, -1e-5)
         )
         slope = (above - below) / 2e-5

@@ -5,117 +5,29 @@ What is compared has gone the whole way: a file of real text through ``prepare``
 
 from __future__ import annotations
 
-import gzip
-import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import chisquare
-from tokenizers import BertWordPieceTokenizer
 
 from bertsmith.data.config import MASKED_AND_PAIRS, MaskingConfig, PairingConfig
 from bertsmith.data.loader import PretrainingLoader
 from bertsmith.data.masking import MaskingVocabulary, mask, max_predictions_of
 from bertsmith.data.pairing import RANDOM, Documents, instances_of
-from bertsmith.data.shards import Instances
 from bertsmith.errors import InputError
 from bertsmith.presets import bert_exact
 from bertsmith.randomness import generator
-from bertsmith.recipes.config import PrepareConfig
-from bertsmith.recipes.prepare import prepare
 from bertsmith.recipes.pretrain_phases import Phases
 from bertsmith.text.config import CorpusConfig
 from bertsmith.text.corpus import CorpusCounts, read_documents
-from bertsmith.text.sentences import split_sentences
-from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.training.schedule import Budget
 from tests.conformance import plain_instances
-from tests.conformance.plain_instances import MaskNumbers, Numbers, Pair, Pieces
+from tests.conformance.plain_instances import MaskNumbers, Numbers, Pieces
+from tests.conformance.prepared import AS_GIVEN, MOST, SEED, Prepared, mask_numbers, words_of
 
-AS_GIVEN = CorpusConfig(sentences="line", prose_only=False)
-SEED, PASSES = 5, 2
 STATIC = MaskingConfig(dynamic=False, random_specials=True)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A corpus prepared by us, and its pairs by the plain version."""
-
-    instances: Instances
-    tokenizer: Tokenizer
-    vocabulary: Pieces
-    pairs: list[Pair]
-    manifest: dict
-
-    @property
-    def rows(self) -> Iterator[Pieces]:
-        for pair in self.pairs:
-            yield ["[CLS]", *pair.first, "[SEP]", *pair.second, "[SEP]"]
-
-
-@pytest.fixture(scope="module")
-def corpus(shared_data, tmp_path_factory) -> Path:
-    """Sixteen documents of real text, a sentence a line, empty lines between documents."""
-    folder = tmp_path_factory.mktemp("corpus")
-    text = gzip.decompress((shared_data / "corpus" / "starter-en.txt.gz").read_bytes()).decode()
-    documents = [document.split("\n") for document in text.split("\n\n")[:16]]
-    lines = [
-        "\n".join(sentence for paragraph in document for sentence in split_sentences(paragraph))
-        for document in documents
-    ]
-    (folder / "corpus.txt").write_text("\n\n".join(lines) + "\n", encoding="utf-8")
-    words = gzip.decompress((shared_data / "vocab" / "bert-base-uncased-vocab.txt.gz").read_bytes())
-    (folder / "vocab.txt").write_bytes(words)
-    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
-    return folder / "corpus.txt"
-
-
-@pytest.fixture(scope="module")
-def prepared(corpus, tmp_path_factory) -> dict[int, Prepared]:
-    """The corpus in rows of two lengths; at 32 most pairs have to be cut."""
-    return {length: prepare_both(corpus, tmp_path_factory.mktemp("data"), length) for length in (32, 128)}
-
-
-def prepare_both(corpus: Path, folder: Path, seq_len: int) -> Prepared:
-    data = folder / "data"
-    vocab = corpus.with_name("vocab.txt")
-    prepare(
-        PrepareConfig(
-            [str(corpus)],
-            str(vocab),
-            str(data),
-            seq_len=seq_len,
-            passes=PASSES,
-            heldout=0.0,
-            workers=1,
-            seed=SEED,
-            text=AS_GIVEN,
-        )
-    )
-    instances = Instances.open(data, "train")
-    wordpiece = BertWordPieceTokenizer(str(vocab), lowercase=True)
-    documents = [
-        [wordpiece.encode(sentence, add_special_tokens=False).tokens for sentence in document]
-        for document in plain_instances.read_documents(corpus)
-    ]
-    pairs = [
-        pair
-        for pass_ in range(PASSES)
-        for own in range(len(documents))
-        for pair in plain_instances.pairs_of(
-            documents, own, seq_len, 0.1, Numbers(generator(SEED, "pairing", pass_, own).random)
-        )
-    ]
-    vocabulary = vocab.read_text(encoding="utf-8").splitlines()
-    manifest = json.loads((data / "manifest.json").read_text())
-    return Prepared(instances, Tokenizer.load(data), vocabulary, pairs, manifest)
-
-
-def words_of(prepared: Prepared, ids: np.ndarray) -> Pieces:
-    return [prepared.vocabulary[id] for id in ids.tolist()]
 
 
 def test_fact_06_sentences_and_documents(fact, corpus):
@@ -223,20 +135,6 @@ def test_fact_10_long_pairs_are_cut_at_either_end(fact, prepared):
     line.exact()
 
 
-def mask_numbers(prepared: Prepared, number: int, most: int, epoch: int, whole_words: bool) -> MaskNumbers:
-    """Return the numbers that our masks of an instance are drawn from."""
-    random = generator(SEED, "masking", epoch, number).random
-    size = len(prepared.instances.rows(np.array([number]))[0])
-    budget = min(most, max(1, round(size * 0.15)))
-
-    def shuffle(units: list[list[int]]) -> list[list[int]]:
-        if not whole_words and len(units) <= budget:
-            return units  # all are chosen, so no order is drawn
-        return [units[place] for place in np.argsort(random(len(units)))]
-
-    return MaskNumbers(shuffle, lambda count: list(zip(*random((2, count)).tolist(), strict=True)))
-
-
 def compare_masks(
     prepared: Prepared, config: MaskingConfig, epoch: int, wanted: Callable[[Pieces], bool] = lambda _: True
 ) -> int:
@@ -244,7 +142,7 @@ def compare_masks(
     instances = prepared.instances
     loader = PretrainingLoader(instances, prepared.tokenizer, config, SEED, 64)
     rows = list(prepared.rows)
-    most = {32: 5, 128: 20}[instances.seq_len]
+    most = MOST[instances.seq_len]
     compared, seen = 0, []
     for step in range(epoch * loader.steps_per_epoch, (epoch + 1) * loader.steps_per_epoch):
         (batch,) = loader.batch(step)
