@@ -91,4 +91,4 @@ def test_fact_21_a_whole_run_in_small(fact, prepared, tmp_path):
     still = {name for name in moved if moved[name] < 1e-3}
     assert 0.05 < max(moved.values()) < 0.2
     assert still == {name for name in start if name.endswith("key/bias")}, "softmax does not see that one"
-    line.difference(max(np.abs(ours[name] - adam.weights[name]).max() for name in start), 1e-4)
+    line.difference(max(np.abs(ours[name] - adam.weights[name]).max() for name in start), 2e-4)
