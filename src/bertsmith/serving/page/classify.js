@@ -40,7 +40,8 @@ export class Classify {
     });
     this.shown = make("div.results");
     this.words = make("div.results");
-    this.element = make("div.columns", {}, make("div", {}, first, second, tried, this.words), this.shown);
+    const columns = make("div.columns", {}, make("div", {}, first, second, tried), this.shown);
+    this.element = make("div", {}, columns, this.words);
     this.ask(0);
   }
 

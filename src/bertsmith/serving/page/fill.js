@@ -1,7 +1,7 @@
 /** Words to blank, and what the model puts there. */
 
 import { arrows, make, oneStop, put } from "./dom.js";
-import { bars, button, examples, wordsOf } from "./parts.js";
+import { bars, button, examples, whenWritten, wordsOf } from "./parts.js";
 import { bare, MOST_WORDS, strength, surprises } from "./surprise.js";
 
 const MASK = "[MASK]";
@@ -92,6 +92,15 @@ export class Fill {
     return { text: textOf(this.state.parts) };
   }
 
+  /** Take what was written; what stood in blanks is still known, if there are as many. */
+  written() {
+    const parts = this.partsOf(this.area.value), before = blanksOf(this.state.parts), after = blanksOf(parts);
+    if (before.length === after.length) {
+      after.forEach((place, number) => { parts[place].original = this.state.parts[before[number]].original; });
+    }
+    this.change(parts, this.state.active, 250);
+  }
+
   partsOf(text) {
     return partsOf(this.room.ofBytes ? text.replaceAll("<mask>", MASK) : text);
   }
@@ -99,13 +108,7 @@ export class Fill {
   makeArea() {
     return make("textarea.sheet", {
       "aria-label": this.room.t("fill.sheet"), dir: "auto", spellcheck: "false", rows: 3,
-      oninput: () => {
-        const parts = this.partsOf(this.area.value), before = blanksOf(this.state.parts), after = blanksOf(parts);
-        if (before.length === after.length) {
-          after.forEach((place, number) => { parts[place].original = this.state.parts[before[number]].original; });
-        }
-        this.change(parts, this.state.active, 250);
-      },
+      ...whenWritten(() => this.written()),
       onkeydown: (event) => {
         const done = event.key === "Escape" || (event.key === "Enter" && (event.ctrlKey || event.metaKey));
         if (done) this.write(false);

@@ -114,7 +114,8 @@ class Page {
       signIn: () => put(this.main, tokenForm(this.t, () => this.load())),
     });
     put(this.main, make("section", { id: "panel", role: "tabpanel", "aria-labelledby": `tab-${view.id}` },
-      make("p.lead", {}, this.t(`lead.${view.id}`)), this.about(view, model, able), room.element));
+      make("p.lead", {}, this.t(`lead.${view.id}`)), this.about(view, model, able),
+      make("details.how", {}, make("summary", {}, this.t("how")), make("p", {}, this.t(`how.${view.id}`))), room.element));
     room.begin();
   }
 

@@ -34,6 +34,14 @@ export const button = (text, onclick) => make("button", { type: "button", onclic
 /** Return the lines of a text that hold something. */
 export const linesOf = (text) => text.split("\n").map((line) => line.trim()).filter((line) => line !== "");
 
+/** Return listeners for what is written, but not for what is still being composed, as Chinese is. */
+export const whenWritten = (changed) => ({
+  oninput: (event) => {
+    if (!event.isComposing) changed();
+  },
+  oncompositionend: changed,
+});
+
 /**
  * Return a labelled field for text, which grows with it.
  * @param {string} label what to write.
@@ -44,7 +52,7 @@ export const linesOf = (text) => text.split("\n").map((line) => line.trim()).fil
 export function field(label, value, changed, properties = {}) {
   const area = make("textarea", {
     rows: 3, dir: "auto", autocomplete: "off", spellcheck: "false", ...properties, value,
-    oninput: () => changed(area.value),
+    ...whenWritten(() => changed(area.value)),
   });
   return make("label.field", {}, make("span.label", {}, label), area);
 }

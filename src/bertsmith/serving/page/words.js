@@ -30,6 +30,31 @@ const WORDS = {
     "lead.rerank": "Texts in the order of how well they answer a query.",
     "lead.tokenize": "A model reads pieces of words, each by its number in the vocabulary.",
 
+    how: "How it works",
+    "how.fill": "In training, 15 % of a text's pieces were chosen; most of them were replaced by [MASK], some by a random piece, "
+      + "and the model had to say what stood there, reading the whole text at once, left and right. A share is the softmax "
+      + "over the whole vocabulary.",
+    "how.classify": "The vector of [CLS], the piece in front of every text, goes through one more layer, which scores the labels. "
+      + "Where one label is right, a softmax makes probabilities of the scores; where any number may be, each score has its own. "
+      + "Leaving out a word is a rough measure: a text without it is another text.",
+    "how.tag": "The vector of each word's first piece scores the tags. In a tag, B- begins an entity and I- goes on with it; "
+      + "O is no entity.",
+    "how.answer": "Question and passage are read together, parted by [SEP]. Every piece gets a score for being the first and one for "
+      + "being the last of the answer; the best span wins. “No answer” is the span of [CLS] alone. Long passages are read in "
+      + "windows that overlap.",
+    "how.choose": "Each choice is read together with the context. The vector of [CLS] gives each a score, and a softmax over the "
+      + "choices makes probabilities of them.",
+    "how.similarity": "A text's vector is the mean of its pieces' vectors, or what the model was trained with. The cosine is that of "
+      + "the angle between two such vectors.",
+    "how.rerank": "A model that was trained on pairs reads query and text together and scores them. Any other model compares their "
+      + "vectors, as under Similarity.",
+    "how.attention": "In a head, every piece makes a query, a key and a value. Query times key, for all pieces and through a softmax, "
+      + "gives weights that sum to 1; what a piece takes along is the mean of the values with these weights. They say where "
+      + "something may flow, not why the model decides.",
+    "how.tokenize": "Words, marks and single Chinese characters are parted; each word is then cut, from the left, into the longest "
+      + "pieces that the vocabulary has, and ## marks those that go on with a word. (Vocabularies of bytes merge frequent "
+      + "neighbours instead.) [CLS] and [SEP] are put around.",
+
     "fill.sheet": "Your text", "fill.hint": "Click a word to hide it. Click a guess to fill it in.",
     "fill.write": "Write your own", "fill.done": "Done", "fill.all": "Fill in all, surest first", "fill.over": "Start over",
     "fill.turn": "Hide each in turn",
@@ -112,6 +137,22 @@ const WORDS = {
     "lead.similarity": "意思相近的文本，向量也相近。余弦为 1 表示方向完全相同。",
     "lead.rerank": "按照与查询的相关程度排列文本。",
     "lead.tokenize": "模型读的是词片，每个词片在词表中有一个编号。",
+
+    how: "工作原理",
+    "how.fill": "训练时，从文本中选出 15% 的词片，其中大部分换成 [MASK]，一部分换成随机的词片，模型要说出原来是什么；"
+      + "它同时看左右两边的全部文字。概率是在整个词表上做 softmax 得到的。",
+    "how.classify": "每段文本最前面都有一个 [CLS]，它的向量再经过一层，给各个标签打分。只有一个标签正确时，用 softmax 把分数变成概率；"
+      + "可以有任意多个标签时，每个分数各算各的概率。去掉一个词只是粗略的衡量：少了一个词，就是另一段文本了。",
+    "how.tag": "用每个词的第一个词片的向量给标注打分。标注中 B- 表示实体的开头，I- 表示实体的延续，O 表示不是实体。",
+    "how.answer": "问题和段落用 [SEP] 隔开，一起读入。每个词片得到两个分数：作为答案开头的分数和作为答案结尾的分数，得分最高的片段就是答案。"
+      + "“没有答案”就是只选 [CLS]。长段落分成相互重叠的窗口来读。",
+    "how.choose": "每个选项都与上下文一起读入，用 [CLS] 的向量打分，再在各个选项之间做 softmax 得到概率。",
+    "how.similarity": "文本的向量是各个词片向量的平均，或者是模型训练时所用的方式。余弦就是两个向量夹角的余弦。",
+    "how.rerank": "用成对文本训练的模型把查询和文本一起读入并打分；其他模型像“相似度”那样比较两者的向量。",
+    "how.attention": "在每个头里，每个词片都产生一个查询、一个键和一个值。查询与所有词片的键相乘，经过 softmax，得到总和为 1 的权重；"
+      + "词片得到的就是按这些权重平均的值。权重表示信息可能流向哪里，而不是模型为什么这样判断。",
+    "how.tokenize": "先把词、标点和单个汉字分开，再从左往右，把每个词切成词表中最长的词片，## 表示接在前面的词片之后。"
+      + "（字节词表则是把经常相邻的部分合并。）最后在两端加上 [CLS] 和 [SEP]。",
 
     "fill.sheet": "你的文本", "fill.hint": "点一个词把它遮住，点一个猜测把它填进去。",
     "fill.write": "自己写", "fill.done": "完成", "fill.all": "全部填上，最有把握的先填", "fill.over": "重新开始",
