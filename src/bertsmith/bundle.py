@@ -104,7 +104,12 @@ def save_bundle(
     if isinstance(model, Bert):
         state = {f"bert.{name}": value for name, value in state.items()}
     bundle = Bundle(config, tokenizer, task, state, Path(directory))
-    write_bundle(bundle, _ARCHITECTURES[type(model)], card)
+    write_bundle(bundle, architecture_of(model), card)
+
+
+def architecture_of(model: nn.Module) -> str:
+    """Return BERT's class of transformers for a model."""
+    return _ARCHITECTURES[type(model)]
 
 
 def write_bundle(bundle: Bundle, architecture: str, card: str) -> None:
@@ -115,33 +120,42 @@ def write_bundle(bundle: Bundle, architecture: str, card: str) -> None:
         architecture: BERT's class of transformers for an encoder with these heads.
         card: the model card, Markdown.
     """
-    if bundle.config.recurrent_top:
-        architecture = _ARCHITECTURES[Bert]
-    elif bundle.config.context == "left":
-        architecture = _LEFT_TO_RIGHT.get(architecture, architecture)
-    directory, tokenizer, task = bundle.directory, bundle.tokenizer, bundle.task
+    architecture = _known_architecture(architecture, bundle.config)
+    directory = bundle.directory
+    with atomic_directory(directory) as temporary, storage_errors(directory):
+        model_type = huggingface.model_type_of(bundle.config)
+        stored = weight_names.state_to_huggingface(
+            bundle.state, model_type, bundle.tokenizer.pad_id, architecture
+        )
+        save_file(stored, temporary / "model.safetensors", metadata={"format": "pt"})
+        write_settings(bundle, architecture, temporary)
+        _write(temporary / "README.md", card)
+
+
+def _known_architecture(architecture: str, config: BertConfig) -> str:
+    """Return the class as which other programs know a model."""
+    if config.recurrent_top:
+        return _ARCHITECTURES[Bert]
+    return _LEFT_TO_RIGHT.get(architecture, architecture) if config.context == "left" else architecture
+
+
+def write_settings(bundle: Bundle, architecture: str, directory: Path) -> None:
+    """Write what a model directory holds besides weights and card; see ``write_bundle``."""
+    config, tokenizer, task = bundle.config, bundle.tokenizer, bundle.task
     classifier = (
         None if architecture == huggingface.MULTIPLE_CHOICE else bundle.state.get("classifier.weight")
     )
     num_outputs = None if classifier is None else classifier.shape[0]
-    values = huggingface.config_to_huggingface(
-        bundle.config, architecture, task, tokenizer.pad_id, num_outputs
-    )
-    with atomic_directory(directory) as temporary, storage_errors(directory):
-        _write(temporary / "config.json", _as_json(values))
-        stored = weight_names.state_to_huggingface(
-            bundle.state, values["model_type"], tokenizer.pad_id, architecture
-        )
-        save_file(stored, temporary / "model.safetensors", metadata={"format": "pt"})
-        stored_tokenizer = copy.copy(tokenizer)
-        stored_tokenizer.max_length = bundle.config.max_positions
-        stored_tokenizer.save(temporary)
-        if task is not None:
-            _write(temporary / "task.json", _as_json(task))
-        for name, content in _pooling_files(bundle.config, task).items():
-            (temporary / name).parent.mkdir(exist_ok=True)
-            _write(temporary / name, _as_json(content))
-        _write(temporary / "README.md", card)
+    values = huggingface.config_to_huggingface(config, architecture, task, tokenizer.pad_id, num_outputs)
+    _write(directory / "config.json", _as_json(values))
+    stored_tokenizer = copy.copy(tokenizer)
+    stored_tokenizer.max_length = config.max_positions
+    stored_tokenizer.save(directory)
+    if task is not None:
+        _write(directory / "task.json", _as_json(task))
+    for name, content in _pooling_files(config, task).items():
+        (directory / name).parent.mkdir(exist_ok=True)
+        _write(directory / name, _as_json(content))
 
 
 def _pooling_files(config: BertConfig, task: dict[str, Any] | None) -> dict[str, Any]:

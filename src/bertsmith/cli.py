@@ -25,6 +25,7 @@ from bertsmith.errors import InputError, RunError
 from bertsmith.experiments.config import AblateConfig
 from bertsmith.recipes import config as verbs
 from bertsmith.recipes.convert_config import ConvertConfig
+from bertsmith.recipes.export_config import ExportConfig
 from bertsmith.recipes.finetune_recipes import RECIPES
 from bertsmith.recipes.glue_config import GlueConfig
 from bertsmith.recipes.machine_config import BenchConfig, PlanConfig
@@ -44,6 +45,7 @@ VERBS: dict[str, type[Any]] = {
     "search": SearchConfig,
     "serve": ServeConfig,
     "convert": ConvertConfig,
+    "export": ExportConfig,
     "doctor": verbs.DoctorConfig,
     "plan": PlanConfig,
     "report": verbs.ReportConfig,

@@ -32,8 +32,6 @@ from bertsmith.answers import (
 from bertsmith.bundle import (
     Bundle,
     load_bundle,
-    load_encoder,
-    load_pretraining_model,
 )
 from bertsmith.device import set_threads
 from bertsmith.errors import InputError
@@ -53,7 +51,7 @@ from bertsmith.tasks.rows import Row
 from bertsmith.tasks.source import RowSet
 from bertsmith.tasks.squad import Question, QuestionSet
 from bertsmith.tasks.tagged_rows import TaggedRow, row_to_tag
-from bertsmith.tasks.task import KINDS, TASKS
+from bertsmith.tasks.task import KINDS, TASKS, stored_model
 from bertsmith.tasks.text_windows import encode_inputs
 
 Text = str | tuple[str, str]
@@ -79,17 +77,7 @@ def load(
     """
     set_threads(threads)
     bundle = load_bundle(path)
-    return Predictor(bundle, _model_of(bundle), inference_settings(precision, batch_tokens))
-
-
-def _model_of(bundle: Bundle) -> nn.Module:
-    """Return the model with the head that is stored, or the encoder alone."""
-    kind = KINDS.get((bundle.task or {}).get("head") or "")
-    if kind is not None:
-        return kind.load_model(bundle, None)
-    if "mlm_head.dense.weight" in bundle.state:
-        return load_pretraining_model(bundle)
-    return load_encoder(bundle)
+    return Predictor(bundle, stored_model(bundle), inference_settings(precision, batch_tokens))
 
 
 class Predictor:

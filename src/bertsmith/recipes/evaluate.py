@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from bertsmith import files
 from bertsmith.bundle import load_bundle
-from bertsmith.config import nearest, to_dict
+from bertsmith.config import to_dict
 from bertsmith.device import limit_threads
 from bertsmith.errors import InputError
 from bertsmith.recipes.compare import compare_runs
 from bertsmith.recipes.config import EvaluateConfig
+from bertsmith.recipes.labelled import read_labelled
 from bertsmith.tasks.inference import inference_settings
-from bertsmith.tasks.kind import Encoding, Task
 from bertsmith.tasks.prepared import read_other_dev, with_other_dev
-from bertsmith.tasks.rows import Columns
-from bertsmith.tasks.source import DataSource, RowSet
-from bertsmith.tasks.task import TASKS, all_settings, find_task, settings_of
 
 
 def evaluate(config: EvaluateConfig) -> dict[str, Any]:
@@ -64,17 +60,15 @@ def _evaluated(config: EvaluateConfig) -> dict[str, Any]:
     limit_threads()
     inference = inference_settings(config.precision, config.batch_tokens)
     bundle = load_bundle(config.model)
-    stored = bundle.task or {}
-    task = _task(config, stored)
-    settings_of(task, dict.fromkeys(all_settings()) | {"scheme": config.scheme})
+    labelled = read_labelled(config, bundle)
+    task, data, tuned = labelled.task, labelled.split, labelled.tuned
+    rows = data.rows
     model = task.kind.load_model(bundle, None).to(inference.device)
-    source = _source(config, stored)
-    rows = _read(config, task, source)
-    task = task.measured_by(task, rows)
-    labels, encoding = None if stored.get("labels") is None else tuple(stored["labels"]), Encoding.of(bundle)
-    data = task.kind.encode(task, rows, labels, encoding)
-    others = read_other_dev(task, source, labels, encoding) if config.split == "dev" else {}
-    tuned = stored.get("tuned") or {}
+    others = (
+        read_other_dev(task, labelled.source, labelled.labels, labelled.encoding)
+        if config.split == "dev"
+        else {}
+    )
     found = task.kind.score(task, data, task.kind.outputs(model, data, inference), tuned)
     found = with_other_dev(task, model, found, others, inference, tuned)
     return {
@@ -103,66 +97,3 @@ def _evaluated(config: EvaluateConfig) -> dict[str, Any]:
             for name, split in others.items()
         },
     }
-
-
-def _task(config: EvaluateConfig, stored: dict[str, Any]) -> Task:
-    name = config.task or stored.get("task")
-    head = stored.get("head")
-    if name is None or (config.task is None and name not in TASKS):
-        raise InputError(
-            f"{config.model}: the model stores no task to evaluate; fine-tune it, or name --task"
-        )
-    task = find_task(name, head)
-    if head != task.kind.name:
-        fitting = [known.name for known in TASKS.values() if find_task(known.name, head).kind.name == head]
-        hint = nearest(name, fitting) if fitting else "it can only be fine-tuned"
-        raise InputError(
-            f"{config.model}: --task {name} needs a {task.kind.name} head, the model has {head}; {hint}"
-        )
-    labels = stored.get("labels")
-    if task.labels is not None and not _fits(task, task.labels, labels or []):
-        raise InputError(
-            f"{config.model}: the labels of {name} are {', '.join(task.labels)}, the model's "
-            f"{', '.join(labels or ['unknown'])}; evaluate it with --task classify"
-        )
-    return task
-
-
-def _fits(task: Task, wanted: Sequence[str], labels: Sequence[str]) -> bool:
-    """Say whether a model's labels are the task's; tools order those of MNLI differently."""
-    if "f1" in task.metrics:  # it is of label number 1: another order would give another figure
-        return list(labels) == list(wanted)
-    return sorted(labels) == sorted(wanted)
-
-
-def _source(config: EvaluateConfig, stored: dict[str, Any]) -> DataSource:
-    """Return where the rows are.
-
-    Raises:
-        InputError: a split is named that would be ignored.
-    """
-    columns = stored.get("columns")
-    is_directory = Path(config.data).is_dir()
-    if not is_directory and config.split != EvaluateConfig.split:
-        raise InputError(
-            f"--split {config.split} would be ignored: {config.data} is no directory; leave it out"
-        )
-    return DataSource(
-        config.data,
-        None if is_directory else config.data,
-        config.text,
-        config.second_text,
-        config.label,
-        config.missing,
-        Columns(**columns) if columns else None,
-        scheme=config.scheme,
-    )
-
-
-def _read(config: EvaluateConfig, task: Task, source: DataSource) -> RowSet[Any]:
-    rows = task.read(source, config.split)
-    if rows is None:
-        raise InputError(f"{config.data}: no {config.split} file of {task.name} in it")
-    if rows.columns is not None and rows.columns.label is None:
-        raise InputError(f"{rows.path}: the {config.split} rows have no labels; use bertsmith predict")
-    return rows

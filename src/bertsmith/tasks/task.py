@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from torch import nn
+
+from bertsmith.bundle import Bundle, load_encoder, load_pretraining_model
 from bertsmith.config import nearest
 from bertsmith.errors import InputError
 from bertsmith.tasks import choice_rows, custom, embedding_rows, glue, squad, tagged_source
@@ -111,6 +114,16 @@ TASKS: Mapping[str, Task] = {
         measured_by=measured_by,
     ),
 }
+
+
+def stored_model(bundle: Bundle) -> nn.Module:
+    """Return a model directory's model with the head that is stored, or the encoder alone."""
+    kind = KINDS.get((bundle.task or {}).get("head") or "")
+    if kind is not None:
+        return kind.load_model(bundle, None)
+    if "mlm_head.dense.weight" in bundle.state:
+        return load_pretraining_model(bundle)
+    return load_encoder(bundle)
 
 
 def find_task(name: str, head: str | None = None) -> Task:
