@@ -57,6 +57,10 @@ def test_every_value_of_a_wrong_type_is_refused(name, value):
         ({"null_threshold": math.nan}, "null_threshold is nan; expected a number"),
         ({"null_threshold": True}, "null_threshold is True"),
         ({"null_threshold": [1]}, "null_threshold is"),
+        ({"score_range": 5}, "score_range is 5; expected"),
+        ({"score_range": [1, 1]}, "score_range is"),
+        ({"score_range": [0, math.nan]}, "score_range is"),
+        ({"score_range": [0, 2, 5]}, "score_range is"),
     ],
 )
 def test_what_was_tuned_is_numbers_in_range(tuned, message):

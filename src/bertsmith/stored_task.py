@@ -91,9 +91,16 @@ def _check_tuned(tuned: Mapping[str, Any], path: Path, outputs: int | None) -> N
     temperature = tuned.get("temperature", 1.0)
     if not _is_number(temperature) or temperature <= 0.0:
         raise InputError(f"{path}: temperature is {temperature!r}; expected a number above 0")
+    score_range = tuned.get("score_range")
+    if score_range is not None and not _is_range(score_range):
+        raise InputError(f"{path}: score_range is {score_range!r}; expected [lowest, highest]")
     null_threshold = tuned.get("null_threshold")
     if null_threshold is not None and not _is_number(null_threshold):
         raise InputError(f"{path}: null_threshold is {null_threshold!r}; expected a number")
+
+
+def _is_range(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(_is_number, value)) and value[0] < value[1]
 
 
 def _is_number(value: Any) -> bool:

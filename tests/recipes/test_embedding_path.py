@@ -13,8 +13,11 @@ import pytest
 from bertsmith import predictor
 from bertsmith.bundle import load_bundle
 from bertsmith.errors import InputError
+from bertsmith.experiments.judged import judge, worst
+from bertsmith.experiments.report import report
 from bertsmith.recipes.compare import compare_runs
-from bertsmith.recipes.config import EvaluateConfig, PredictConfig
+from bertsmith.recipes.config import DoctorConfig, EvaluateConfig, PredictConfig, ReportConfig
+from bertsmith.recipes.doctor import doctor
 from bertsmith.recipes.evaluate import evaluate
 from bertsmith.recipes.finetune import finetune
 from bertsmith.recipes.predict import predict
@@ -165,6 +168,39 @@ def test_training_goes_on_from_an_embedding_model_as_it_pools(start: Path, tmp_p
     finetune(tiny.config(tmp_path / "one" / "model", rows, tmp_path / "two", **more))
     task = load_bundle(tmp_path / "two" / "model").task or {}
     assert task["settings"] == {"pooling": "max", "normalize": False, "temperature": None}
+
+
+def test_the_report_shows_what_was_not_found(retrieval: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    path, summary = retrieval
+    lines = [json.loads(line) for line in (path / "run" / "predictions-dev.jsonl").read_text().splitlines()]
+    judged, lost = judge("embedding", lines)
+    assert (len(judged), lost) == (60, 0)
+    assert [row.right for row in judged] == [line["rank"] == 1 for line in lines]
+    report(ReportConfig(runs=[str(path / "run")], out=str(tmp_path / "report.html")))
+    page = (tmp_path / "report.html").read_text()
+    assert "dev ndcg_at_10" in page
+    wrong = worst(judged, 99)
+    assert wrong == sorted(wrong, key=lambda row: -row.badness)
+    assert not wrong or f"of {len(wrong)} errors" in page
+    scored_line = {"line": 1, "gold": 4.0, "cosine": 0.25, "meant": 0.75, "texts": ["a", "b"]}
+    (row,), _ = judge("embedding", [scored_line])
+    assert (row.gold, row.predicted, row.right, row.badness) == ("4", "0.25", None, 0.5)
+
+
+def test_doctor_reads_rows_to_embed(start: Path, tmp_path: Path) -> None:
+    rows = [*pairs(150), {"anchor": "so " * 70, "positive": "bad"}, {"anchor": "so", "positive": ""}]
+    config = DoctorConfig(
+        data=str(write_json(tmp_path / "a.jsonl", rows)), task="embed", vocab=str(start), seq_len=64
+    )
+    found = doctor(config)
+    codes = {finding["code"]: finding["count"] for finding in found["findings"]}
+    assert codes["long_rows"] == 1
+    assert codes["missing_values"] == 1
+    assert found["lengths"]["longest"] == 72
+    assert not codes.keys() & {"rare_labels", "lopsided_labels", "label_typos"}
+    contradicting = [{"text1": "a", "text2": "b", "score": 1}, {"text1": "a", "text2": "b", "score": 2}]
+    config = DoctorConfig(data=str(write_json(tmp_path / "b.jsonl", contradicting)), task="embed")
+    assert "contradicting_rows" in {finding["code"] for finding in doctor(config)["findings"]}
 
 
 def test_settings_of_other_tasks_are_refused(start: Path, tmp_path: Path) -> None:

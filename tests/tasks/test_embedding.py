@@ -103,7 +103,7 @@ def test_what_belongs_to_an_anchor_by_another_row_is_no_negative() -> None:
 
 
 def test_the_loss_and_its_gradient_are_those_of_sentence_transformers() -> None:
-    losses = pytest.importorskip("sentence_transformers.losses")
+    losses = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
     rows = [
         EmbeddingRow("worda wordb", "good fine", ("bad",), None, 1),
         EmbeddingRow("wordc", "wordd worde", ("poor so",), None, 2),
@@ -140,6 +140,9 @@ def test_scores_are_cosines_on_the_scale_of_the_training_rows() -> None:
     assert found.loss == pytest.approx(expected / 3, abs=1e-5)
     answers = EMBEDDING.answers(train, outputs, None, {})
     assert [answer["cosine"] for answer in answers] == pytest.approx(cosines, abs=1e-5)
+    assert [answer["meant"] for answer in answers] == pytest.approx([1.0, 0.0, 0.5])
+    narrow = EMBEDDING.answers(train, outputs, None, {"score_range": [0.0, 5.0]})
+    assert [answer["meant"] for answer in narrow] == pytest.approx([0.8, 0.2, 0.5])
     # A dev split of a narrower range is measured by that of training, and so is a file years later.
     tuned = EMBEDDING.tune(task, dev, outputs)
     assert tuned == {"score_range": [1.0, 4.0]}
@@ -189,7 +192,7 @@ def test_dev_rows_are_queries_among_all_texts_that_belong_to_some() -> None:
 
 
 def test_metrics_are_those_of_sentence_transformers_evaluator() -> None:
-    evaluation = pytest.importorskip("sentence_transformers.evaluation")
+    evaluation = pytest.importorskip("sentence_transformers.sentence_transformer.evaluation")
     net, texts = model(), split(PAIRS[:4])
 
     class Encoder:

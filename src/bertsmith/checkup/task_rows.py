@@ -56,7 +56,9 @@ def read_rows(task: Task, source: DataSource) -> tuple[RowSet[CheckedRow], RowSe
 
 
 def _checked(task: Task, rows: RowSet[Any]) -> RowSet[CheckedRow]:
-    look = {"tagging": _of_words, "spans": _of_question}.get(task.kind.name, _of_row)
+    look = {"tagging": _of_words, "spans": _of_question, "embedding": _of_question}.get(
+        task.kind.name, _of_row
+    )
     return RowSet([look(row) for row in rows.rows], rows.path, rows.columns, rows.partial, rows.counts)
 
 
@@ -243,14 +245,19 @@ def _bare(text: str) -> str:
     return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold())) or text
 
 
-def piece_counts(rows: RowSet[CheckedRow], tokenizer: Tokenizer) -> list[int]:
-    """Return the pieces of each row, special tokens counted; of a choice those of its longest input."""
+def piece_counts(task: Task, rows: RowSet[CheckedRow], tokenizer: Tokenizer) -> list[int]:
+    """Return the pieces of each row's longest input, special tokens counted.
+
+    The first text is read with each of the others, or, to be embedded, each by itself.
+    """
     texts = list(dict.fromkeys(text for row in rows.rows for text in row.texts if text is not None))
     pieces = dict(zip(texts, map(len, tokenizer.encode_batch(texts)), strict=True))
-    between = len(tokenizer.between_ids)
+    between, is_alone = len(tokenizer.between_ids), task.kind.name == "embedding"
     counts = []
     for row in rows.rows:
         first, *others = (pieces[text] for text in row.texts if text is not None)
+        if is_alone:
+            first, others = max(first, *others), []
         counts.append(first + 2 + (between + max(others) if others else 0))
     return counts
 

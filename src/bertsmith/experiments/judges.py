@@ -117,7 +117,9 @@ def _judge_texts(line: Line) -> Judged:
     """Judge how near two texts are: by rank where one is looked for, else by the score of the data."""
     gold, cosine = line["gold"], float(line["cosine"])
     if "rank" not in line:
-        return Judged(0, (), f"{float(gold):.6g}", f"{cosine:.4f}", None, 0.0, f"cosine {cosine:.4f}")
+        meant = float(line["meant"])
+        note = f"a cosine of {meant:.2f} is meant"
+        return Judged(0, (), f"{float(gold):.6g}", f"{cosine:.2f}", None, abs(cosine - meant), note)
     rank = int(line["rank"])
     note = f"rank {rank}, cosine {cosine:.4f}"
     return Judged(0, (), str(gold), str(line["best"]), rank == 1, float(rank - 1), note)

@@ -104,7 +104,7 @@ def _of_rows(config: DoctorConfig) -> tuple[dict[str, Any], list[Finding]]:
     findings += row_findings(task, train, dev)
     lengths = None
     if tokenizer is not None:
-        counts = piece_counts(train, tokenizer)
+        counts = piece_counts(task, train, tokenizer)
         if is_table:  # of the others nothing is cut
             findings += length_findings(train, counts, config.seq_len)
         lengths = length_facts(counts, config.seq_len)

@@ -274,9 +274,8 @@ def _rankings(split: EmbeddingSplit, vectors: Floats) -> tuple[dict[int, Ranking
 
 
 def _score(task: Task, split: Split, outputs: Outputs, tuned: Mapping[str, Any]) -> Score:
-    ours, vectors = _split(split), normalized(stacked(outputs))
+    ours, vectors = _measured(_split(split), tuned), normalized(stacked(outputs))
     if ours.rows.is_scored:
-        ours = replace(ours, score_range=_range_in(tuned) or ours.score_range)
         cosines = _cosines(ours, vectors)
         constant = len(cosines) > 1 and metrics.is_constant(cosines)
         loss = float(np.mean((cosines - ours.cosines_meant()) ** 2))
@@ -290,9 +289,10 @@ def _score(task: Task, split: Split, outputs: Outputs, tuned: Mapping[str, Any])
     return Score(found, loss, constant, details)
 
 
-def _range_in(tuned: Mapping[str, Any]) -> tuple[float, float] | None:
+def _measured(split: EmbeddingSplit, tuned: Mapping[str, Any]) -> EmbeddingSplit:
+    """Return a split whose scores are measured as those that a model was trained on."""
     stored = tuned.get("score_range")
-    return (float(stored[0]), float(stored[1])) if stored else None
+    return replace(split, score_range=(float(stored[0]), float(stored[1]))) if stored else split
 
 
 def _tune(task: Task, split: Split, outputs: Outputs) -> dict[str, Any]:
@@ -304,13 +304,15 @@ def _tune(task: Task, split: Split, outputs: Outputs) -> dict[str, Any]:
 def _answers(
     split: Split, outputs: Outputs, labels: Labels, tuned: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return the ``cosine`` of each row's texts; of what belongs together also its ``rank``.
+    """Return the ``cosine`` of each row's texts, and the one that its score stands for as ``meant``.
 
-    With the rank stand the number of the ``query`` that the row is of, and the text that is ``best`` for it.
+    Of what belongs together instead its ``rank``, the number of the ``query`` that the row is of, and the
+    text that is ``best`` for it.
     """
-    ours, vectors = _split(split), normalized(stacked(outputs))
+    ours, vectors = _measured(_split(split), tuned), normalized(stacked(outputs))
     if ours.rows.is_scored:
-        return [{"cosine": float(cosine)} for cosine in _cosines(ours, vectors)]
+        pairs = zip(_cosines(ours, vectors).tolist(), ours.cosines_meant().tolist(), strict=True)
+        return [{"cosine": cosine, "meant": meant} for cosine, meant in pairs]
     rankings, documents = _rankings(ours, vectors)
     queries = {anchor: number for number, anchor in enumerate(rankings)}
     texts = list(ours.numbers)
