@@ -171,7 +171,7 @@ def test_training_goes_on_from_an_embedding_model_as_it_pools(start: Path, tmp_p
 
 
 def test_the_report_shows_what_was_not_found(retrieval: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
-    path, summary = retrieval
+    path, _ = retrieval
     lines = [json.loads(line) for line in (path / "run" / "predictions-dev.jsonl").read_text().splitlines()]
     judged, lost = judge("embedding", lines)
     assert (len(judged), lost) == (60, 0)
@@ -188,19 +188,20 @@ def test_the_report_shows_what_was_not_found(retrieval: tuple[Path, dict[str, An
 
 
 def test_doctor_reads_rows_to_embed(start: Path, tmp_path: Path) -> None:
-    rows = [*pairs(150), {"anchor": "so " * 70, "positive": "bad"}, {"anchor": "so", "positive": ""}]
+    long = {"anchor": "so " * 70, "positive": "bad " * 20}
+    rows = [*pairs(150), *[long] * 9, *[{"anchor": "so", "positive": ""}] * 9]
     config = DoctorConfig(
         data=str(write_json(tmp_path / "a.jsonl", rows)), task="embed", vocab=str(start), seq_len=64
     )
     found = doctor(config)
-    codes = {finding["code"]: finding["count"] for finding in found["findings"]}
-    assert codes["long_rows"] == 1
-    assert codes["missing_values"] == 1
+    found_by_name = {finding["name"]: finding["count"] for finding in found["findings"]}
+    assert found_by_name["long_rows"] == 9
+    assert found_by_name["missing_values"] == 9
     assert found["lengths"]["longest"] == 72
-    assert not codes.keys() & {"rare_labels", "lopsided_labels", "label_typos"}
+    assert not found_by_name.keys() & {"rare_labels", "lopsided_labels", "label_typos"}
     contradicting = [{"text1": "a", "text2": "b", "score": 1}, {"text1": "a", "text2": "b", "score": 2}]
     config = DoctorConfig(data=str(write_json(tmp_path / "b.jsonl", contradicting)), task="embed")
-    assert "contradicting_rows" in {finding["code"] for finding in doctor(config)["findings"]}
+    assert "contradicting_rows" in {finding["name"] for finding in doctor(config)["findings"]}
 
 
 def test_settings_of_other_tasks_are_refused(start: Path, tmp_path: Path) -> None:
