@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from bertsmith import predictor
 from bertsmith.bundle import load_bundle
@@ -129,6 +130,7 @@ def test_the_model_is_an_embedding_model_for_the_predictor(retrieval: tuple[Path
     card = (path / "run" / "model" / "README.md").read_text()
     assert "pipeline_tag: sentence-similarity" in card
     assert "bertsmith embed --model MODEL" in card
+    assert "texts to choose from" in card
     assert 'bertsmith.load("MODEL").embed(["a text"])' in card
     with pytest.raises(InputError, match="bertsmith embed"):
         predict(PredictConfig(str(path / "run" / "model"), str(path / "dev.jsonl"), "-"))
@@ -168,6 +170,8 @@ def test_training_goes_on_from_an_embedding_model_as_it_pools(start: Path, tmp_p
     finetune(tiny.config(tmp_path / "one" / "model", rows, tmp_path / "two", **more))
     task = load_bundle(tmp_path / "two" / "model").task or {}
     assert task["settings"] == {"pooling": "max", "normalize": False, "temperature": None}
+    resolved = yaml.safe_load((tmp_path / "two" / "config.yaml").read_text())
+    assert (resolved["pooling"], resolved["normalize"]) == ("max", False)
 
 
 def test_the_report_shows_what_was_not_found(retrieval: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:

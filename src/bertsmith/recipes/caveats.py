@@ -38,6 +38,9 @@ def _of_data(figures: Mapping[str, Any]) -> Iterator[str]:
         yield f"Only a part of the {names} rows was there: all may give other figures."
     if figures.get("dev_source") not in (None, "dev file"):
         yield f"Dev is {figures['dev_source']}."
+    documents = (figures.get("dev_details") or {}).get("documents")
+    if documents is not None and documents < 1000:
+        yield f"Dev has {documents:,} texts to choose from: to be found among many is harder."
     for side, cut in (figures.get("truncated") or {}).items():
         if cut:
             rows = rows_of(figures, side)

@@ -58,6 +58,9 @@ def finetune(config: FinetuneConfig) -> dict[str, Any]:
     task = find_task(config.task)
     bundle = _start(config, cells)
     task, encoding, data = _read(config, task, bundle, inference)
+    inherited = {name: encoding.settings[name] for name in task.kind.inherited}
+    config = dataclasses.replace(config, **inherited)
+    cells = [Cell(cell.values, dataclasses.replace(cell.config, **inherited)) for cell in cells]
     setup = Setup(task, data, bundle, inference, task.kind.baseline(task, data.dev))
 
     out = Path(config.out)

@@ -172,9 +172,10 @@ def open_index(directory: Path, model: Predictor, method: str) -> SearchIndex:
     wanted, made_by = model_facts(model), index.facts["model"]
     for name, value in wanted.items():
         if made_by.get(name) != value:
+            theirs, ours = (str(one)[:12] for one in (made_by.get(name), value))
             raise InputError(
-                f"{directory}: made by another model ({name} is {made_by.get(name)}, the model's {value}); "
-                "name the model that made it, or build another index"
+                f"{directory}: made by another model ({name} is {theirs}, the model's {ours}); name the model "
+                "that made it, or build another index"
             )
     if method == "exact":
         return index

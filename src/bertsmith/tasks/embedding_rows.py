@@ -29,6 +29,7 @@ _PAIR_NAMES = (
     ("query", "document"),
     ("query", "passage"),
     ("question", "answer"),
+    ("question", "context"),
     ("sentence_a", "sentence_b"),
 )
 _SCORE_NAMES = ("score", "similarity", "similarity_score", "label")
