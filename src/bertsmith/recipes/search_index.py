@@ -174,8 +174,8 @@ def open_index(directory: Path, model: Predictor, method: str) -> SearchIndex:
         if made_by.get(name) != value:
             theirs, ours = (str(one)[:12] for one in (made_by.get(name), value))
             raise InputError(
-                f"{directory}: made by another model ({name} is {theirs}, the model's {ours}); name the model "
-                "that made it, or build another index"
+                f"{directory}: made by another model ({name} is {theirs}, the model's {ours}); name "
+                "the one that made it, or build another index"
             )
     if method == "exact":
         return index
