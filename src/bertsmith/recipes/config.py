@@ -104,7 +104,7 @@ class FinetuneConfig:
             with spans; for embed rows of anchor and positive (and negative), or of two texts and a score.
         out: the run directory to write.
         recipe: what the settings start from: "default", "stable" (small data: 20 epochs at 2e-5, so that runs
-            of several seeds differ less), "original" (the published code: 5e-5, no bias correction).
+            of several seeds differ less), "original" (the paper: 5e-5, no bias correction).
         dev: the dev file where data is a file; without it a tenth of the rows, chosen by the seed, is kept
             for dev.
         text: column of the text; default: found in the header. In a file of words and tags its number.
