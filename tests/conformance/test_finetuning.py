@@ -32,7 +32,7 @@ PAPER = {
     "squad2": (48, 5e-5, 2),
     "swag": (16, 2e-5, 3),
 }
-"""Task -> batch size, learning rate, epochs. Source: sections 4.1 to 4.4; for GLUE the largest of its rates."""
+"""Task -> batch size, learning rate, epochs. Source: sections 4.1 to 4.4; for GLUE its largest rate."""
 
 
 def of(task, **settings):
@@ -96,8 +96,8 @@ def test_fact_27_the_default_recipe_is_ours(fact):
     assert told(default) == (32, 2e-5, 3)
     assert default.optimizer.name == "adamw"
     line.deliberate(
-        "batch 32, rate 2e-5, 3 epochs for every task, with bias correction: the values that fail least often "
-        "(fact 28); --recipe original has the paper's"
+        "batch 32, rate 2e-5, 3 epochs for every task, with bias correction, which fail least often (fact 28); "
+        "--recipe original has the paper's"
     )
 
 

@@ -19,8 +19,8 @@ from tests.tasks.test_glue_averages import BERT_LARGE
 from tests.tasks.test_glue_submission import LABELS, some_predictions
 
 OFFICIAL = {
-    **dict.fromkeys(("sst2", "mnli", "qnli", "rte", "wnli"), {"accuracy": sklearn.accuracy_score}),
-    **dict.fromkeys(("mrpc", "qqp"), {"f1": sklearn.f1_score, "accuracy": sklearn.accuracy_score}),
+    **{task: {"accuracy": sklearn.accuracy_score} for task in ("sst2", "mnli", "qnli", "rte", "wnli")},
+    **{task: {"f1": sklearn.f1_score, "accuracy": sklearn.accuracy_score} for task in ("mrpc", "qqp")},
     "cola": {"matthews": sklearn.matthews_corrcoef},
     "stsb": {
         "pearson": lambda gold, found: stats.pearsonr(gold, found)[0],
