@@ -96,7 +96,7 @@ def test_fact_27_the_default_recipe_is_ours(fact):
     assert told(default) == (32, 2e-5, 3)
     assert default.optimizer.name == "adamw"
     line.deliberate(
-        "batch 32, rate 2e-5, 3 epochs for every task, with bias correction, which fail least often (fact 28); "
+        "batch 32, rate 2e-5, 3 epochs for every task, with bias correction: they fail least often (fact 28); "
         "--recipe original has the paper's"
     )
 
