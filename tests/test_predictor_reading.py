@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import gzip
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -16,6 +19,7 @@ from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForClassification, BertForPreTraining
 from bertsmith.model.config import BertConfig
 from bertsmith.predictor import load
+from bertsmith.tasks.inference import inference_settings
 from bertsmith.text.config import TokenizerConfig
 from bertsmith.text.tokenizer import SPECIAL_TOKENS, Tokenizer
 
@@ -211,3 +215,51 @@ def test_the_number_of_threads_is_the_one_asked_for(pretrained: Path) -> None:
             load(pretrained, threads=0)
     finally:
         torch.set_num_threads(before)
+
+
+def test_attention_of_a_left_to_right_model_looks_back_alone(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    shape = dataclasses.replace(SHAPE, context="left")
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, *WORDS], TokenizerConfig())
+    task = {"task": "pretrain", "head": "pretraining", "labels": None, "seq_len": 16}
+    save_bundle(tmp_path / "model", BertForPreTraining(shape), tokenizer, task, "card")
+    weights = load(tmp_path / "model").attention(["paris is a city ."])[0].weights
+    assert np.triu(weights, 1).max() == 0
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
+
+
+def test_weights_rounded_once_give_what_rounding_them_in_each_pass_gives(pretrained: Path) -> None:
+    model = load(pretrained)
+    model._inference = inference_settings("bfloat16", 4096)  # float32 weights under autocast
+    expected = model.embed(TEXTS).vectors
+    np.testing.assert_array_equal(load(pretrained, "bfloat16").embed(TEXTS).vectors, expected)
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"quantize": "int4"}, "quantize is 'int4'; take int8"),
+        ({"quantize": "int8", "precision": "auto"}, "precision auto would be ignored with quantize"),
+    ],
+)
+def test_settings_of_8_bits_that_do_not_fit_are_refused(
+    pretrained: Path, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        load(pretrained, **settings)
+
+
+@pytest.mark.parametrize(
+    "settings, mean, least",
+    [({"precision": "bfloat16"}, 0.9999, 0.9998), ({"quantize": "int8"}, 0.998, 0.99)],
+)
+def test_real_sentences_lose_little_in_few_bits(
+    minilm_path: Path, shared_data: Path, settings: dict[str, Any], mean: float, least: float
+) -> None:
+    """The figures of docs/predictor.md, on a few rows."""
+    with gzip.open(shared_data / "glue" / "STS-B" / "dev.tsv.gz", "rt", encoding="utf-8") as file:
+        texts = [line.split("\t")[7] for line in itertools.islice(file, 1, 41)]
+    exact = load(minilm_path).embed(texts, normalize=True).vectors
+    cosines = np.sum(load(minilm_path, **settings).embed(texts, normalize=True).vectors * exact, axis=1)
+    assert cosines.mean() > mean
+    assert cosines.min() > least

@@ -17,11 +17,12 @@ def load(
     precision: str = "float32",
     batch_tokens: int = 4096,
     threads: int | None = None,
+    quantize: str | None = None,
 ) -> Predictor:
     """Load a model directory for prediction; see ``bertsmith.predictor.load``."""
     from bertsmith import predictor  # PyTorch is imported when it is needed, not with the package
 
-    return predictor.load(path, precision, batch_tokens, threads)
+    return predictor.load(path, precision, batch_tokens, threads, quantize)
 
 
 def __getattr__(name: str) -> str:

@@ -25,6 +25,7 @@ from bertsmith.errors import InputError, RunError
 from bertsmith.experiments.config import AblateConfig
 from bertsmith.recipes import config as verbs
 from bertsmith.recipes.convert_config import ConvertConfig
+from bertsmith.recipes.embed_config import EmbedConfig
 from bertsmith.recipes.export_config import ExportConfig
 from bertsmith.recipes.finetune_recipes import RECIPES
 from bertsmith.recipes.glue_config import GlueConfig
@@ -42,6 +43,7 @@ VERBS: dict[str, type[Any]] = {
     "predict": verbs.PredictConfig,
     "glue": GlueConfig,
     "fill": verbs.FillConfig,
+    "embed": EmbedConfig,
     "search": SearchConfig,
     "serve": ServeConfig,
     "convert": ConvertConfig,

@@ -42,7 +42,7 @@ from bertsmith.tasks.choice_rows import row_to_choose
 from bertsmith.tasks.classification import LabelledRows
 from bertsmith.tasks.cloze import best_pieces, masked_row
 from bertsmith.tasks.encode import WINDOWS, Texts, checked_texts, encode_rows, listed
-from bertsmith.tasks.inference import Inference, inference_settings
+from bertsmith.tasks.inference import Inference, encoder_of, inference_settings, prepared_model
 from bertsmith.tasks.kind import Encoding, Kind, Split
 from bertsmith.tasks.pieces import PlacedPieces, count_pieces, placed_pieces
 from bertsmith.tasks.questions import encode_questions
@@ -62,6 +62,7 @@ def load(
     precision: str = "float32",
     batch_tokens: int = 4096,
     threads: int | None = None,
+    quantize: str | None = None,
 ) -> Predictor:
     """Load a model directory, ours or Hugging Face's.
 
@@ -71,13 +72,18 @@ def load(
         batch_tokens: pieces of a forward pass.
         threads: of the whole process; ``None``: as many as it may use (affinity and control groups), or fewer
             where the user asked for fewer.
+        quantize: "int8": products of 8-bit integers in the encoder, on a processor; precision stays float32.
 
     Raises:
         InputError: the directory or a setting is wrong.
     """
     set_threads(threads)
+    if quantize is not None and precision != "float32":
+        raise InputError(f"precision {precision} would be ignored with quantize; leave it at float32")
+    inference = inference_settings(precision, batch_tokens)
     bundle = load_bundle(path)
-    return Predictor(bundle, stored_model(bundle), inference_settings(precision, batch_tokens))
+    model = prepared_model(stored_model(bundle), bundle.tokenizer, inference, quantize)
+    return Predictor(bundle, model, inference)
 
 
 class Predictor:
@@ -424,9 +430,7 @@ class Predictor:
 
     @property
     def _encoder(self) -> Bert:
-        encoder = self._model if isinstance(self._model, Bert) else self._model.bert
-        assert isinstance(encoder, Bert), "every head is on an encoder"
-        return encoder
+        return encoder_of(self._model)
 
     @property
     def _where(self) -> str:

@@ -1,4 +1,4 @@
-"""How the layers are run: recomputed in the backward pass, or compiled. Weights and names stay the same."""
+"""How the layers are run: recomputed in the backward pass, compiled, with weights in bfloat16. Names stay."""
 
 from __future__ import annotations
 
@@ -45,6 +45,18 @@ def compile_layers(model: nn.Module, device: torch.device) -> None:
         return
     for layer in _layers(model):
         layer.transform = torch.compile(layer.transform, dynamic=True)  # type: ignore[method-assign]
+
+
+def keep_weights_in_bfloat16(model: nn.Module) -> None:
+    """Round the weights of the layers' products once, for inference that computes in bfloat16.
+
+    Results are those of rounding them in every forward pass, bit for bit; a single short text takes a
+    fraction of the time, and the weights half the memory. Embeddings, LayerNorm and heads stay as they are.
+    """
+    for layer in _layers(model):
+        for module in layer.modules():
+            if isinstance(module, nn.Linear):
+                module.to(torch.bfloat16)
 
 
 def _layers(model: nn.Module) -> list[EncoderLayer]:

@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertsmith.device import pick_device, pick_precision
+from bertsmith.errors import InputError
+from bertsmith.model import quantized
+from bertsmith.model.bert import Bert
+from bertsmith.model.execution import keep_weights_in_bfloat16
 from bertsmith.tasks.encode import EncodedRow, RowBatch, batch_of, token_batches
+from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.training.loop import autocast
 
 
@@ -49,6 +54,38 @@ def inference_settings(precision: str, batch_tokens: int) -> Inference:
     """
     device = pick_device()
     return Inference(device, pick_precision(precision, device), batch_tokens)
+
+
+def prepared_model(
+    model: nn.Module, tokenizer: Tokenizer, inference: Inference, quantize: str | None
+) -> nn.Module:
+    """Return the model as it computes fastest under the settings, changed in place.
+
+    Args:
+        model: float32, in evaluation mode.
+        tokenizer: of the model.
+        inference: device and precision.
+        quantize: "int8" or ``None``.
+
+    Raises:
+        InputError: there is no such quantisation, or not on this device.
+    """
+    if quantize == "int8" and inference.device.type == "cpu":
+        quantized.quantize(encoder_of(model), tokenizer.cls_id, tokenizer.sep_id)
+    elif quantize == "int8":
+        raise InputError("quantize int8 is for processors; leave it out on a GPU")
+    elif quantize is not None:
+        raise InputError(f"quantize is {quantize!r}; take int8, or leave it out")
+    elif inference.precision == torch.bfloat16:
+        keep_weights_in_bfloat16(model)
+    return model
+
+
+def encoder_of(model: nn.Module) -> Bert:
+    """Return the encoder that a model with a head has, or is."""
+    encoder = model if isinstance(model, Bert) else model.bert
+    assert isinstance(encoder, Bert), "every head is on an encoder"
+    return encoder
 
 
 @contextlib.contextmanager
