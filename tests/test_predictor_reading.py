@@ -217,17 +217,6 @@ def test_the_number_of_threads_is_the_one_asked_for(pretrained: Path) -> None:
         torch.set_num_threads(before)
 
 
-def test_attention_of_a_left_to_right_model_looks_back_alone(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    shape = dataclasses.replace(SHAPE, context="left")
-    tokenizer = Tokenizer([*SPECIAL_TOKENS, *WORDS], TokenizerConfig())
-    task = {"task": "pretrain", "head": "pretraining", "labels": None, "seq_len": 16}
-    save_bundle(tmp_path / "model", BertForPreTraining(shape), tokenizer, task, "card")
-    weights = load(tmp_path / "model").attention(["paris is a city ."])[0].weights
-    assert np.triu(weights, 1).max() == 0
-    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
-
-
 def test_weights_rounded_once_give_what_rounding_them_in_each_pass_gives(pretrained: Path) -> None:
     model = load(pretrained)
     model._inference = inference_settings("bfloat16", 4096)  # float32 weights under autocast
