@@ -138,7 +138,8 @@ def attention(request: schemas.AttentionRequest, num_layers: int, num_heads: int
                 "weights": np.ascontiguousarray(found.weights[np.ix_(layers, heads)].round(5)),
                 "truncated": found.truncated,
             }
-            for found in model.attention(rows, masks)
+            for row in rows  # one by one: all weights of all layers are held meanwhile
+            for found in model.attention([row], masks)
         ]
 
     options = (masks, tuple(layers), tuple(heads))

@@ -34,6 +34,7 @@ class Job:
         compute: from rows of such jobs to one result a row; an InputError counts rows from 0.
         rows: what is computed.
         pieces: length of each row.
+        request: id of the request, for the log.
         future: the results, in the order of the rows. Cancelling it drops what is not computed yet.
     """
 
@@ -41,6 +42,7 @@ class Job:
     compute: Callable[[list[Any]], Sequence[Any]]
     rows: Sequence[Any]
     pieces: Sequence[int]
+    request: str = ""
     future: Future[list[Any]] = field(default_factory=Future)
 
     def __post_init__(self) -> None:
@@ -246,7 +248,7 @@ class Batcher:
                 for entry in batch:
                     self._compute([entry])
             else:
-                first.fail(_of_row(error, number))
+                first.fail(_of_row(error, number, first.request))
             return
         pieces = sum(job.pieces[row] for job, row in batch)
         self._note(Batch(first.key, len(batch), pieces, time.monotonic() - started))
@@ -259,7 +261,7 @@ class Batcher:
         self._watch(batch)
 
 
-def _of_row(error: Exception, row: int) -> Exception:
+def _of_row(error: Exception, row: int, request: str) -> Exception:
     """Return what went wrong with a row that was computed by itself."""
     if isinstance(error, Refusal):
         return error
@@ -267,9 +269,12 @@ def _of_row(error: Exception, row: int) -> Exception:
         message = re.sub(r"\bnumber 0\b", f"number {row}", str(error), count=1)
         return Refusal(422, "invalid_request", message)
     # The error's own words may hold a user's text, which is not logged.
-    _LOG.error("failed", extra={"fields": {"error": type(error).__name__, "at": _places(error)}})
-    return Refusal(500, "failed", "a fault of the server; its log has more")
+    _LOG.error(
+        "failed", extra={"fields": {"id": request, "error": type(error).__name__, "at": places(error)}}
+    )
+    return Refusal(500, "failed", f"a fault of the server; its log has more under {request}")
 
 
-def _places(error: Exception) -> list[str]:
+def places(error: Exception) -> list[str]:
+    """Return where an error comes from, as file:line, without its words."""
     return [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-6:]]

@@ -12,7 +12,6 @@ import hmac
 import logging
 import re
 import time
-import traceback
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from bertsmith.serving.batcher import places
 from bertsmith.serving.config import ServeConfig
 from bertsmith.serving.json_answer import error_answer
 from bertsmith.serving.refusal import Refusal
@@ -84,10 +84,7 @@ class Gate:
         except ClientLeftError:
             raise
         except Exception as error:
-            frames = traceback.extract_tb(error.__traceback__)[-6:]
-            places = [f"{frame.filename}:{frame.lineno}" for frame in frames]
-            # The error's own words may hold a user's text, which is not logged.
-            fields = {"id": exchange.id, "error": type(error).__name__, "at": places}
+            fields = {"id": exchange.id, "error": type(error).__name__, "at": places(error)}
             _LOG.error("failed", extra={"fields": fields})
             if not exchange.status:
                 message = f"a fault of the server; its log has more under {exchange.id}"

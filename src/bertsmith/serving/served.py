@@ -34,10 +34,16 @@ class ServedModel:
     created: int = field(default_factory=lambda: int(time.time()))
 
     @property
+    def reads_pairs(self) -> bool | None:
+        """Whether its head reads pairs of texts, or single ones; ``None``: either, or nobody knows."""
+        columns = (self.predictor.bundle.task or {}).get("columns")
+        return columns.get("second_text") is not None if columns else None
+
+    @property
     def description(self) -> dict[str, Any]:
         """What ``/v1/models`` says about it."""
         bundle, task = self.predictor.bundle, self.predictor.bundle.task or {}
-        config, columns = bundle.config, task.get("columns")
+        config = bundle.config
         return {
             "id": self.name,
             "object": "model",
@@ -47,7 +53,7 @@ class ServedModel:
             "task": task.get("task"),
             "head": task.get("head"),
             "labels": self.predictor.labels,
-            "pairs": columns.get("second_text") is not None if columns else None,
+            "pairs": self.reads_pairs,
             "seq_len": self.predictor.seq_len,
             "truncation": self.predictor.truncation,
             "mask_token": "[MASK]" if "fill" in self.predictor.can else None,

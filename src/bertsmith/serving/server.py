@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from bertsmith import answers
+from bertsmith.errors import InputError
 from bertsmith.serving import asked, schemas
 from bertsmith.serving.config import ServeConfig
 from bertsmith.serving.gate import Gate
@@ -78,7 +79,7 @@ def create_app(models: Sequence[ServedModel], settings: ServeConfig, tokens: Seq
         responses={status: {"model": schemas.FaultAnswer} for status in (400, 401, 404, 413, 422, 429, 504)},
     )
     app.add_middleware(Gate, settings=settings, tokens=tokens, watch=service.watch)
-    app.add_exception_handler(Refusal, _refused)
+    app.add_exception_handler(InputError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
     for ask, request, result in _VERBS:
@@ -255,8 +256,9 @@ def _add_page(app: FastAPI) -> None:
 
 
 async def _refused(http: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)
-    return error_answer(error)
+    assert isinstance(error, InputError)
+    known = error if isinstance(error, Refusal) else Refusal(422, "invalid_request", str(error))
+    return error_answer(known)
 
 
 async def _invalid(http: Request, error: Exception) -> Response:

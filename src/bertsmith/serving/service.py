@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from starlette.requests import Request
 
+from bertsmith.errors import InputError
 from bertsmith.predictor import Predictor, Text
 from bertsmith.serving.asked import Asked
 from bertsmith.serving.batcher import Batcher, Job
@@ -19,10 +20,13 @@ from bertsmith.serving.config import ServeConfig
 from bertsmith.serving.refusal import Refusal
 from bertsmith.serving.served import ServedModel, find
 from bertsmith.serving.watch import Watch
+from bertsmith.tasks.cloze import masked_row
 from bertsmith.tasks.encode import WINDOWS
 
 _COUNTED_AT_ONCE = 4000
 """Characters whose pieces are counted by the thread that talks to clients: about a millisecond."""
+
+_OF_TEXTS = ("classify", "multilabel", "regress")
 
 
 class _Limits(Protocol):
@@ -80,6 +84,7 @@ class Service:
             Refusal: there are too many rows, one is too long, or would be cut although it must not.
         """
         self._require_size(asked)
+        _require_form(model, asked)
         count = partial(_count, model.predictor, asked)
         if sum(map(_characters, asked.texts)) <= _COUNTED_AT_ONCE:
             lengths = count()
@@ -123,9 +128,10 @@ class Service:
         lengths = await self.pieces(model, asked, request.truncate) if pieces is None else pieces
         job = Job(
             (model.name, asked.verb, asked.options),
-            partial(asked.compute, model.predictor),
+            partial(_computed, model, asked),
             asked.rows,
             lengths,
+            http.scope["state"]["id"],
         )
         self.batcher.submit(job)
         results = await self._wait(http, job)
@@ -191,18 +197,46 @@ class Service:
             self._counting.shutdown()
 
 
+def _require_form(model: ServedModel, asked: Asked) -> None:
+    """Check that a head gets pairs where it was trained on pairs, and single texts else."""
+    if model.reads_pairs is None or asked.verb not in _OF_TEXTS:
+        return
+    for number, text in enumerate(asked.texts):
+        if isinstance(text, tuple) != model.reads_pairs:
+            form = "pairs [first, second]" if model.reads_pairs else "single texts"
+            message = f"{asked.field}: number {number} is none of the {form} that model {model.name} reads"
+            raise Refusal(422, "invalid_request", message, asked.field)
+
+
+def _computed(model: ServedModel, asked: Asked, rows: list[Any]) -> Sequence[Any]:
+    try:
+        return asked.compute(model.predictor, rows)
+    except InputError as error:  # clients know the model by its name, and not where it lies
+        place = str(model.predictor.bundle.directory)
+        raise InputError(str(error).replace(place, f"model {model.name}")) from error
+
+
 def _count(model: Predictor, asked: Asked) -> list[int]:
-    if asked.verb == "fill":
-        encode = model.bundle.tokenizer.encode_with_masks
-        return [len(encode(str(text))) + 2 for text in asked.texts]
-    return model.count_pieces(asked.texts)
+    """Return the pieces of each row, however long.
+
+    Raises:
+        InputError: a text to fill has no [MASK] where the model can read it.
+    """
+    if asked.verb != "fill":
+        return model.count_pieces(asked.texts)
+    tokenizer = model.bundle.tokenizer
+    lengths = []
+    for number, text in enumerate(asked.texts):
+        row = masked_row(number, str(text), tokenizer, model.seq_len)
+        lengths.append(len(tokenizer.encode_with_masks(str(text))) + 2 if row.truncated else len(row.ids))
+    return lengths
 
 
 def _reads_all(model: Predictor, verb: str) -> bool:
     """Whether long texts are read in parts rather than cut."""
     if verb in ("answer", "tag"):
         return True
-    return verb in ("classify", "multilabel", "regress") and model.truncation == WINDOWS
+    return verb in _OF_TEXTS and model.truncation == WINDOWS
 
 
 def _characters(text: Text) -> int:
