@@ -29,7 +29,7 @@ from bertsmith.serving.watch import Watch
 _LOG = logging.getLogger(__name__)
 _OPEN = ("/", "/healthz", "/readyz", "/favicon.ico")
 _REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
-_LINGER_SECONDS = 1.0
+_LINGER_SECONDS = 5.0
 CLIENT_LEFT = 499
 """Status in log and figures of a request whose client left; nobody reads it."""
 
@@ -197,8 +197,8 @@ class _Exchange:
     async def refuse(self, refusal: Refusal) -> None:
         """Say why there is no answer.
 
-        A client that still sends its body would meet a closed connection before it reads the answer, so what
-        comes within a second is thrown away.
+        A client that still sends its body would meet a closed connection before it reads the answer, so for
+        some seconds what comes is thrown away.
         """
         answer = error_answer(refusal)
         headers = MutableHeaders(raw=answer.raw_headers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import signal
@@ -79,6 +80,7 @@ def serve(config: ServeConfig) -> dict[str, Any]:
             signal.SIGTERM,
         ):  # the server raises the signal again when it has stopped
             signal.signal(number, lambda *_: None)
+        listener.listen(server.config.backlog)  # from the next line on, whoever asks is answered
         _LOG.info("serving", extra={"fields": {"url": url, "models": [model.name for model in models]}})
         server.run(sockets=[listener])
     _LOG.info("stopped", extra={"fields": {"url": url}})
@@ -110,9 +112,11 @@ def bound(host: str, port: int) -> socket.socket:
     """Return a socket that has the address, so that a wrong one is known before models are loaded."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
+        with contextlib.ExitStack() as unless_it_works:
+            listener = unless_it_works.enter_context(socket.socket(family, kind, protocol))
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            unless_it_works.pop_all()
     except OSError as error:
         raise InputError(f"cannot listen at {host} port {port}: {error.strerror}; choose another") from None
     return listener
