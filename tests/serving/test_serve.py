@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -238,6 +239,15 @@ def test_what_cannot_be_served_is_said_at_once(
     file.write_bytes(b"\xff\n")
     assert "UTF-8" in refused(capsys, "--model", model, "--token-file", str(file))
     assert "give a file" in refused(capsys, "--model", model, "--token-file", str(tmp_path / "none"))
+
+
+def test_a_missing_package_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert "serve needs the package uvicorn; pip install 'bertsmith[serve]'" in refused(
+        capsys, "--model", "x"
+    )
 
 
 def test_c057_a_budget_that_can_never_fit_a_text_is_refused_at_start(directories: dict[str, Path]) -> None:

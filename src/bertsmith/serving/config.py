@@ -37,7 +37,7 @@ class ServeConfig:
     token_file: str | None = None
     precision: str = "float32"
     threads: int = 0
-    batch_tokens: int = 4096
+    batch_tokens: int = 2048
     batch_wait_ms: float = 2.0
     queue_tokens: int = 262_144
     timeout_seconds: float = 60.0
