@@ -1,4 +1,4 @@
-"""Models named as on the Hugging Face hub, org/name: found in the local cache, or fetched into it."""
+"""Models named as on the Hugging Face hub, org/name: fetched into the local cache, or found in it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from bertsmith.errors import InputError
 
 _NAME = re.compile(r"([\w-][\w.-]*)/([\w-][\w.-]*)(?:@([\w./-]+))?")
-_FILES = [
+_FILES = (
     *("config.json", "task.json", "README.md", "*.index.json"),
     *("vocab.txt", "vocab.json", "merges.txt", "tokenizer.json", "tokenizer_config.json"),
     *("modules.json", "sentence_*_config.json", "config_sentence_transformers.json", "1_Pooling/config.json"),
-]
+)
 _WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")
 
 
@@ -20,11 +20,11 @@ def local_directory(name: Path | str) -> Path:
     """Return a model's directory on this machine.
 
     Args:
-        name: a path; or, where there is none of that name, org/name of a model on the hub, with @ and a
-            branch, tag or commit behind it if that matters.
+        name: a path; or, where there is nothing at it, org/name of a model on the hub, with @ and a branch,
+            tag or commit behind it if that matters.
 
     Raises:
-        InputError: it is the form of a name on the hub, but cannot be had from there.
+        InputError: it has the form of a name on the hub, but no such model can be had.
     """
     path = Path(name)
     match = _NAME.fullmatch(str(name))
@@ -34,18 +34,35 @@ def local_directory(name: Path | str) -> Path:
 
 
 def _fetched(name: str, revision: str | None) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    from huggingface_hub import errors, snapshot_download
 
+    directory = Path()
     try:
         for weights in _WEIGHTS:  # the second kind of file only where there is none of the first
-            directory = Path(snapshot_download(name, revision=revision, allow_patterns=[*_FILES, weights]))
+            patterns = [*_FILES, weights]
+            directory = Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
             if any(directory.glob(weights)):
                 break
         return directory
-    except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError, OSError) as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    except (OSError, ValueError, errors.HTTPError) as error:  # type: ignore[attr-defined]
+        if (cached := _cached(name, revision)) is not None:
+            return cached
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(
-            f"{name}: no such directory, and no model of that name can be had from the Hugging Face hub "
-            f"({reason}); give a directory, or fetch the model where the hub can be reached and set HF_HOME"
+            f"{name}: no such directory, and the Hugging Face hub does not give a model of that name: "
+            f"{reason[:300]}; give a directory"
         ) from error
+
+
+def _cached(name: str, revision: str | None) -> Path | None:
+    """Return what another program has put into the cache, if it holds a model."""
+    from huggingface_hub import try_to_load_from_cache
+
+    try:
+        config = try_to_load_from_cache(name, "config.json", revision=revision)
+    except ValueError:  # no name of the hub's form
+        return None
+    if not isinstance(config, str):
+        return None
+    directory = Path(config).parent
+    return directory if any(any(directory.glob(weights)) for weights in _WEIGHTS) else None
