@@ -282,6 +282,11 @@ def _check_encoder(
                 f"{tuple(state[name].shape)} but "
                 f"config.json says {tuple(value.shape)}; weights and config.json belong to different models"
             )
+        elif not state[name].is_floating_point():
+            raise InputError(
+                f"{directory}: {weight_names.their_name(name, huggingface.model_type_of(config))} is of type "
+                f"{str(state[name].dtype).removeprefix('torch.')}; get the model before it was quantised"
+            )
     if missing and not allow_missing:
         raise InputError(
             f"{directory}: {len(missing)} weights of the encoder are missing, first {missing[0]}; "

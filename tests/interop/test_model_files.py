@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from bertsmith.errors import InputError
-from bertsmith.interop.model_files import read_config, read_state
+from bertsmith.interop.model_files import has_state, read_config, read_state
 
 
 @pytest.fixture
@@ -65,18 +65,39 @@ def test_a_cut_file_of_weights_is_one_clear_error(stored, tmp_path, name, kept):
     assert "\n" not in str(caught.value)
 
 
-def test_weights_in_several_files_are_read_together(stored, tmp_path):
+@pytest.mark.parametrize("stem, ending", [("model", "safetensors"), ("pytorch_model", "bin")])
+def test_weights_in_several_files_are_read_together(stored, tmp_path, stem, ending):
     names = sorted(stored)
-    files = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    files = {f"{stem}-0000{part + 1}-of-00002.{ending}": names[part::2] for part in range(2)}
     for file, part in files.items():
-        save_file({name: stored[name] for name in part}, tmp_path / file)
+        write = save_file if ending == "safetensors" else torch.save
+        write({name: stored[name] for name in part}, tmp_path / file)
     weight_map = {name: file for file, part in files.items() for name in part}
-    index = tmp_path / "model.safetensors.index.json"
+    index = tmp_path / f"{stem}.{ending}.index.json"
     index.write_text(json.dumps({"weight_map": weight_map}))
-    assert read_state(tmp_path).keys() == stored.keys()
-    (tmp_path / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(InputError, match="model-00002-of-00002"):
+    found = read_state(tmp_path)
+    assert found.keys() == stored.keys()
+    assert all(torch.equal(found[name], value) for name, value in stored.items())
+    assert has_state(tmp_path)
+    (tmp_path / f"{stem}-00002-of-00002.{ending}").unlink()
+    with pytest.raises(InputError, match="00002-of-00002"):
         read_state(tmp_path)
+    for broken in ({"weight_map": ["a"]}, {}, {"weight_map": {"a": 3}}):
+        index.write_text(json.dumps(broken))
+        with pytest.raises(InputError, match="weight_map is no object of weights and files"):
+            read_state(tmp_path)
+
+
+def test_weights_of_another_framework_are_named(tmp_path):
+    (tmp_path / "tf_model.h5").write_bytes(b"")
+    assert not has_state(tmp_path)
+    with pytest.raises(InputError, match=r"tf_model\.h5 is not read, save the model with save_pretrained"):
+        read_state(tmp_path)
+
+
+def test_a_byte_order_mark_before_a_config_is_no_part_of_it(tmp_path):
+    (tmp_path / "config.json").write_text("\ufeff{}", encoding="utf-8")
+    assert read_config(tmp_path / "config.json") == {}
 
 
 def test_no_weights_is_an_error_that_says_what_is_expected(tmp_path):

@@ -51,7 +51,11 @@ ALL = [
     for name in CLASSES
     if kind == "Bert" or name not in ("ForPreTraining", "ForNextSentencePrediction")
 ]
-UNTIED = ("Bert", "ForPreTraining", {"tie_word_embeddings": False})
+MORE = [
+    ("Bert", "ForPreTraining", {"tie_word_embeddings": False}),
+    ("Bert", "ForSequenceClassification", {"problem_type": "multi_label_classification"}),
+    ("Bert", "ForSequenceClassification", {"problem_type": "regression", "num_labels": 1, "id2label": None}),
+]
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +116,7 @@ def equal_but_unread(left: dict, right: dict, kind: str) -> None:
         assert torch.equal(value[unread:], right[name][unread:]), name
 
 
-@pytest.mark.parametrize("kind, name, settings", [*((*pair, {}) for pair in ALL), UNTIED])
+@pytest.mark.parametrize("kind, name, settings", [*((*pair, {}) for pair in ALL), *MORE])
 def test_every_head_goes_there_and_back(tokenizer, tmp_path, kind, name, settings):
     """HF to ours to HF, and on to ours: equal tensors; equal scores at each place."""
     peer, theirs = saved(tmp_path, tokenizer, kind, name, **settings)
@@ -138,7 +142,7 @@ def test_every_head_goes_there_and_back(tokenizer, tmp_path, kind, name, setting
     again.save_pretrained(tmp_path / "back")
     tokenizer.save(tmp_path / "back")
     back = load_file(tmp_path / "back" / "model.safetensors")
-    if settings:  # transformers stores the bias that it does not read, too
+    if "tie_word_embeddings" in settings:  # transformers stores the bias that it does not read, too
         assert list(report["weights"]["unused"]) == ["cls.predictions.bias"]
         back["cls.predictions.bias"] = load_file(theirs / "model.safetensors")["cls.predictions.bias"]
     equal_but_unread(load_file(theirs / "model.safetensors"), back, kind)
@@ -267,6 +271,17 @@ def test_half_precision_is_named_and_kept_in_value(tokenizer, tmp_path):
     assert all(torch.equal(after[name], before[name].float()) for name in before)
 
 
+def test_what_is_no_sound_number_is_refused_or_noted(tokenizer, tmp_path):
+    _, theirs = saved(tmp_path, tokenizer)
+    name = "bert.encoder.layer.0.output.dense.weight"
+    edited(theirs, lambda stored: stored | {name: stored[name].masked_fill(stored[name] > 0.2, torch.nan)})
+    report = convert(ConvertConfig(str(theirs), str(tmp_path / "ours")))
+    assert report["notes"] == [f"1 weights hold NaN or infinity, such as {name}: the model is broken"]
+    edited(theirs, lambda stored: stored | {name: torch.ones_like(stored[name], dtype=torch.int8)})
+    with pytest.raises(InputError, match=rf"{name} is of type int8; get the model before it was quantised"):
+        load_bundle(theirs)
+
+
 def test_labels_can_be_named(tokenizer, tmp_path, capsys):
     _, theirs = saved(tmp_path, tokenizer, name="ForSequenceClassification", id2label=None, num_labels=3)
     words = ["convert", "--input", str(theirs), "--out", str(tmp_path / "ours")]
@@ -296,6 +311,8 @@ def test_settings_and_vocabulary_may_lie_elsewhere(tokenizer, tmp_path):
         vocab=str(theirs),
         activation="gelu_tanh",
     )
+    with pytest.raises(InputError, match="or name another vocabulary with --vocab"):
+        convert(replace(found, vocab=None))
     convert(found)
     expected = replace(load_bundle(theirs).config, activation="gelu_tanh")
     assert load_bundle(tmp_path / "ours").config == expected

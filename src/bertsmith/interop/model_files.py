@@ -40,7 +40,7 @@ def read_json(path: Path) -> Any:
     if not path.is_file():
         raise InputError(f"{path}: no such file; a model directory holds config.json, weights, a vocabulary")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8-sig"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InputError(f"{path}: not valid JSON ({error}); copy the file again") from error
 

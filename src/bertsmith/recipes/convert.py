@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bertsmith.bundle import Bundle, bundle_of, load_bundle, load_encoder, write_bundle
-from bertsmith.errors import InputError
+from bertsmith.errors import InputError, RunError
 from bertsmith.files import atomic_directory, write_json
 from bertsmith.interop import huggingface, model_files, weight_names
 from bertsmith.interop.heads import Heads, heads_of
@@ -32,6 +32,7 @@ def convert(config: ConvertConfig) -> dict[str, Any]:
 
     Raises:
         InputError: there is no model, its encoder or a head is not whole, or a setting does not fit.
+        RunError: what was written is not what is read back.
     """
     out = Path(config.out)
     _check_out(out)
@@ -128,11 +129,16 @@ def _weights(source: Source, bundle: Bundle, written: Path, heads: Heads) -> dic
 
 
 def _compared(bundle: Bundle, written: Path) -> int:
-    """Read the new model back and compare it with what was to be written."""
+    """Read the new model back and compare it bit by bit with what was to be written.
+
+    Raises:
+        RunError: a tensor came back as another one.
+    """
     again = load_bundle(written)
     assert again.state.keys() == bundle.state.keys(), "every weight was written, and nothing else"
     for name, value in again.state.items():
-        assert torch.equal(value, bundle.state[name]), f"{name} came back as another tensor"
+        if not torch.equal(value.view(torch.int32), bundle.state[name].view(torch.int32)):
+            raise RunError(f"{name} was written, but another tensor was read back; is the disk sound?")
     return len(again.state)
 
 
@@ -158,6 +164,9 @@ def _notes(source: Source, read: Bundle, bundle: Bundle, config: ConvertConfig) 
             "gelu is read as erf, as Hugging Face reads it; google-research/bert computes the tanh form "
             "since 2019-02-07: --activation gelu_tanh"
         )
+    broken = [name for name, value in source.stored.items() if not torch.isfinite(value).all()]
+    if broken:
+        notes.append(f"{len(broken)} weights hold NaN or infinity, such as {broken[0]}: the model is broken")
     labels = (bundle.task or {}).get("labels") or []
     if labels and all(name == f"LABEL_{place}" for place, name in enumerate(labels)):
         notes.append("the files do not name the labels; give them with --labels in the order of the outputs")

@@ -89,7 +89,7 @@ def _read_huggingface(path: Path, config: ConvertConfig) -> Source:
     if not directory.is_dir():
         raise InputError(f"{path}: no such file or directory")
     values = _values(directory, config, "hf")
-    tokenizer = Tokenizer.load(config.vocab or directory)
+    tokenizer = _tokenizer(directory, config)
     stored = model_files.read_state(directory)
     return Source("hf", directory, directory, values, stored, tokenizer)
 
@@ -102,7 +102,7 @@ def _read_original(path: Path, config: ConvertConfig) -> Source:
         what = "no checkpoint of TensorFlow 1 in it" if path.is_dir() else "no such file"
         raise InputError(f"{path}: {what}; give the prefix of PREFIX.index and PREFIX.data-…")
     values = _values(prefix.parent, config, "tf1")
-    tokenizer = Tokenizer.load(config.vocab or prefix.parent)
+    tokenizer = _tokenizer(prefix.parent, config)
     read = tensorflow.read_weights(prefix)
     return Source("tf1", prefix.parent, prefix, values, read.stored, tokenizer, read.names, read.unused)
 
@@ -111,6 +111,14 @@ _READERS: dict[str, Callable[[Path, ConvertConfig], Source]] = {
     "hf": _read_huggingface,
     "tf1": _read_original,
 }
+
+
+def _tokenizer(directory: Path, config: ConvertConfig) -> Tokenizer:
+    try:
+        return Tokenizer.load(config.vocab or directory)
+    except InputError as error:
+        hint = "" if config.vocab else "; or name another vocabulary with --vocab"
+        raise InputError(f"{error}{hint}") from error
 
 
 def _values(directory: Path, config: ConvertConfig, format: str) -> dict[str, Any]:
