@@ -58,9 +58,11 @@ def _quantize(source: Path, target: Path) -> None:
     Products of two activations (attention) stay float32, and so do embeddings.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
+    from onnxruntime.quantization.shape_inference import quant_pre_process
 
+    quant_pre_process(source, target, skip_optimization=True, skip_symbolic_shape=True)
     quantize_dynamic(
-        source,
+        target,
         target,
         op_types_to_quantize=["MatMul"],
         per_channel=True,

@@ -45,7 +45,7 @@ def export(config: ExportConfig) -> dict[str, Any]:
     limit_threads()
     _check(config)
     out = Path(config.out)
-    if out.exists() and not (out / REPORT_FILE).is_file():
+    if out.exists() and not (out / REPORT_FILE).is_file() and not _is_empty(out):
         raise InputError(f"--out {out}: is there already and is no export; name another directory")
     bundle = load_bundle(config.model)
     task = bundle.task or {}
@@ -70,6 +70,10 @@ def export(config: ExportConfig) -> dict[str, Any]:
     return {**report, "out": config.out}
 
 
+def _is_empty(path: Path) -> bool:
+    return path.is_dir() and not any(path.iterdir())
+
+
 def _check(config: ExportConfig) -> None:
     """Refuse settings that do not go together.
 
@@ -92,7 +96,7 @@ def _check(config: ExportConfig) -> None:
 
 
 def _check_without_data(config: ExportConfig) -> None:
-    for name in ("max_loss", "task", "split"):
+    for name in ("max_loss", "task", "split", "batch_tokens"):
         if (value := getattr(config, name)) != getattr(_DEFAULT, name):
             flag = name.replace("_", "-")
             raise InputError(f"--{flag} {value} would be ignored without --data; add it or leave it out")
