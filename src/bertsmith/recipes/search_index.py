@@ -191,6 +191,7 @@ def _opened(directory: Path) -> SearchIndex:
     facts = json.loads((directory / _FACTS).read_text(encoding="utf-8"))
     if facts["format"] != _FORMAT:
         raise ValueError(f"its format is {facts['format']}, expected {_FORMAT}")
+    _ = facts["method"], facts["model"]["sha256"], facts["corpus"]["sha256"]
     vectors = np.load(directory / _VECTORS, mmap_mode="r", allow_pickle=False)
     starts = np.load(directory / _STARTS, allow_pickle=False)
     size = (directory / _TEXTS).stat().st_size
