@@ -41,11 +41,9 @@ def test_rows_of_an_unknown_number_are_an_array_of_numpy(tmp_path: Path) -> None
     rows = np.random.default_rng(0).standard_normal((1234, 5)).astype(np.float32)
     for count in (0, 1, 1234):
         path = tmp_path / f"{count}.npy"
-        with open(path, "wb") as file:
-            written = RowsFile(file, 5)
+        with RowsFile(path, 5) as written:
             for start in range(0, count, 100):
                 written.append(rows[start : min(count, start + 100)])
-            written.finish()
         found = np.load(path, mmap_mode="r", allow_pickle=False)
         assert (found.shape, found.dtype) == ((count, 5), np.float32)
         assert np.array_equal(found, rows[:count])

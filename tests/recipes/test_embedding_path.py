@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from pathlib import Path
@@ -19,6 +20,8 @@ from bertsmith.experiments.report import report
 from bertsmith.recipes.compare import compare_runs
 from bertsmith.recipes.config import DoctorConfig, EvaluateConfig, PredictConfig, ReportConfig
 from bertsmith.recipes.doctor import doctor
+from bertsmith.recipes.embed import embed
+from bertsmith.recipes.embed_config import EmbedConfig
 from bertsmith.recipes.evaluate import evaluate
 from bertsmith.recipes.finetune import finetune
 from bertsmith.recipes.predict import predict
@@ -127,6 +130,12 @@ def test_the_model_is_an_embedding_model_for_the_predictor(retrieval: tuple[Path
     assert cosines.diagonal() == pytest.approx([line["cosine"] for line in stored], abs=1e-5)
     theirs = pytest.importorskip("sentence_transformers").SentenceTransformer(str(path / "run" / "model"))
     assert np.asarray(model.embed(texts[0])) == pytest.approx(theirs.encode(texts[0]), abs=1e-5)
+    # Rows of pairs are not embedded as pairs; which side is wanted has to be said.
+    config = EmbedConfig(str(path / "run" / "model"), str(path / "dev.jsonl"), str(path / "vectors.npy"))
+    with pytest.raises(InputError, match="name it with --text"):
+        embed(config)
+    embed(dataclasses.replace(config, text="positive"))
+    assert np.load(path / "vectors.npy") == pytest.approx(np.asarray(model.embed(texts[1])), abs=1e-5)
     card = (path / "run" / "model" / "README.md").read_text()
     assert "pipeline_tag: sentence-similarity" in card
     assert "bertsmith embed --model MODEL" in card

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,16 +47,18 @@ def is_whole(path: Path) -> bool:
         return False
 
 
-class RowsFile:
+class RowsFile(contextlib.AbstractContextManager["RowsFile"]):
     """Float32 rows appended to a ``.npy`` file, so that all of them never have to be in memory.
 
+    The file is whole when the context ends: then it is known how many there are.
+
     Args:
-        file: opened for writing, empty.
+        path: the file to write.
         width: of a row.
     """
 
-    def __init__(self, file: BinaryIO, width: int) -> None:
-        self._file = file
+    def __init__(self, path: Path, width: int) -> None:
+        self._file = open(path, "wb")  # noqa: SIM115
         self._width = width
         self._count = 0
         self._write_header()
@@ -67,12 +70,10 @@ class RowsFile:
         self._file.write(np.ascontiguousarray(rows).data)
         self._count += len(rows)
 
-    def finish(self) -> None:
-        """Write how many there are into the head of the file."""
-        end = self._file.tell()
+    def __exit__(self, *_: object) -> None:
         self._file.seek(0)
         self._write_header()
-        self._file.seek(end)
+        self._file.close()
 
     def _write_header(self) -> None:
         """Write the head, which NumPy makes as long for any number of rows."""

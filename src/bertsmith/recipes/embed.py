@@ -6,7 +6,6 @@ all.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator
 from itertools import islice
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertsmith import files, predictor
+from bertsmith.data.arrays import RowsFile
 from bertsmith.device import keep_freed_memory
 from bertsmith.errors import InputError
 from bertsmith.recipes.embed_config import MISSING_VECTORS, EmbedConfig
@@ -43,7 +43,7 @@ def embed(config: EmbedConfig) -> dict[str, Any]:
     layer = int(config.layers) if re.fullmatch(r"-?\d+", config.layers) else config.layers
     width = model.embed([], config.pooling, layer).vectors.shape[1]  # refuses before anything is read
     counts = {"rows": 0, "truncated_rows": 0, "rows_without_text": 0}
-    with files.atomic_file(Path(config.out)) as temporary, _GrowingArray(temporary, width) as array:
+    with files.atomic_file(Path(config.out)) as temporary, RowsFile(temporary, width) as array:
         rows = _rows(model, config)
         while chunk := list(islice(rows, ROWS_AT_ONCE)):
             texts = [_text(row) for row in chunk if not row.missing]
@@ -67,10 +67,14 @@ def _check(config: EmbedConfig) -> None:
 
 
 def _rows(model: predictor.Predictor, config: EmbedConfig) -> Iterator[Row]:
-    stored = (model.bundle.task or {}).get("columns")
+    task = model.bundle.task or {}
+    # What an embedding model was trained on were pairs of texts, each embedded by itself.
+    is_single = task.get("head") == "embedding"
+    stored = None if is_single else task.get("columns")
     table = open_table(config.input)
     wanted = {"text": config.text, "second_text": config.second_text, "label": None}
-    pair = None if config.text is None else config.second_text is not None
+    is_open = config.text is None and not (is_single and config.second_text is None)
+    pair = None if is_open else config.second_text is not None
     found = find_columns(table, Columns(**stored) if stored else None, wanted, pair)
     return iterate_rows(table, Columns(found.text, found.second_text))
 
@@ -97,31 +101,3 @@ def _side_by_side(rows: list[Row], vectors: NDArray[np.float32], config: EmbedCo
     result = np.full((len(rows), vectors.shape[1]), np.nan, dtype=np.float32)
     result[[not row.missing for row in rows]] = vectors
     return result
-
-
-class _GrowingArray(contextlib.AbstractContextManager["_GrowingArray"]):
-    """A float32 ``.npy`` file whose number of rows is known when it is closed.
-
-    NumPy leaves space in a file's header for the first axis to grow.
-    """
-
-    def __init__(self, path: Path, width: int) -> None:
-        self._file = open(path, "wb")  # noqa: SIM115
-        self._width = width
-        self._rows = 0
-        self._write_header()
-
-    def append(self, vectors: NDArray[np.float32]) -> None:
-        """Add rows, float32 ``(rows, width)``."""
-        self._file.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
-        self._rows += len(vectors)
-
-    def __exit__(self, *_: object) -> None:
-        self._file.seek(0)
-        self._write_header()
-        self._file.close()
-
-    def _write_header(self) -> None:
-        shape = (self._rows, self._width)
-        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(self._file, header)

@@ -117,11 +117,10 @@ def build_index(directory: Path, model: Predictor, corpus: Corpus, method: str) 
 def _write_rows(directory: Path, model: Predictor, texts: Iterator[CorpusText]) -> dict[str, int]:
     starts, truncated = [0], 0
     with (
-        open(directory / _VECTORS, "wb") as vectors_file,
+        RowsFile(directory / _VECTORS, model.bundle.config.hidden_size) as vectors,
         open(directory / _TEXTS, "wb") as texts_file,
         StageProgress("search: encode", "characters") as progress,
     ):
-        vectors = RowsFile(vectors_file, model.bundle.config.hidden_size)
         while chunk := list(islice(texts, _AT_ONCE)):
             found = model.embed([one.text for one in chunk], normalize=True)
             vectors.append(found.vectors)
@@ -133,7 +132,6 @@ def _write_rows(directory: Path, model: Predictor, texts: Iterator[CorpusText]) 
                 starts.append(starts[-1] + len(line))
                 truncated += cut
             progress.add(sum(len(one.text) for one in chunk), None)
-        vectors.finish()
     np.save(directory / _STARTS, np.array(starts, dtype=np.int64))
     return {"texts": len(starts) - 1, "truncated_texts": truncated}
 
