@@ -197,6 +197,11 @@ def test_a_checkpoint_of_another_kind_says_what_it_is(tmp_path, capsys):
     assert "a checkpoint of TensorFlow before 0.12" in capsys.readouterr().err
 
 
+def test_another_verb_says_that_a_checkpoint_has_to_be_converted(capsys):
+    assert run(["fill", "a [MASK]", "--model", str(ORIGINAL)]) == 2
+    assert "google-research/bert: bertsmith convert makes a model of it" in capsys.readouterr().err
+
+
 def test_a_broken_settings_file_is_named_as_it_is_called(tmp_path, capsys):
     shutil.copytree(ORIGINAL, tmp_path / "tf")
     (tmp_path / "tf" / "bert_config.json").write_text(json.dumps(SIZES | {"hidden_size": 9}))

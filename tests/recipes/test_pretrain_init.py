@@ -197,6 +197,17 @@ def test_a_new_piece_is_expected_as_much_more_seldom_as_it_is_rarer(pieces_model
     assert bias[OLD_SIZE:].exp().tolist() == pytest.approx([31, 8], rel=1e-4)
 
 
+def test_a_decoder_of_its_own_is_extended_like_the_embeddings(pieces_model):
+    bundle = load_bundle(pieces_model[1])
+    words = bundle.state["bert.embeddings.word.weight"]
+    bundle.state["mlm_head.decoder.weight"] = words + 1
+    new = Tokenizer([*bundle.tokenizer.vocab, "zygote"], bundle.tokenizer.config)
+    state = extended(bundle, new, np.ones(OLD_SIZE + 1, np.int64)).state
+    longer = state["bert.embeddings.word.weight"]
+    assert len(longer) == OLD_SIZE + 1
+    torch.testing.assert_close(state["mlm_head.decoder.weight"], longer + 1)
+
+
 def test_a_shorter_vocabulary_is_refused(pieces_model, tmp_path):
     folder, model = pieces_model
     longer = pretrain(settings(folder / "data-w", tmp_path / "run", init=model, steps=2))["model"]

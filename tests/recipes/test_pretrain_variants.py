@@ -18,7 +18,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "muon, wsd": {
         "optimizer": OptimizerConfig(name="muon", learning_rate=5e-3, adam_rate=2e-3, schedule="wsd"),
     },
-    "lamb, power, growing batch": {
+    "lamb, power, growing batch, a decoder of its own": {
+        "architecture": replace(SHAPE, tied_decoder=False),
         "optimizer": OptimizerConfig(name="lamb", learning_rate=1e-2, schedule="power"),
         "batch_warmup_fraction": 0.5,
         "batch_warmup_start": 2,
@@ -46,7 +47,7 @@ def test_a_run_learns_and_a_resumed_one_is_the_same(changes, pretraining_data, t
 
 
 def test_the_rate_and_the_batch_follow_their_settings(pretraining_data, tmp_path):
-    changes = VARIANTS["lamb, power, growing batch"]
+    changes = VARIANTS["lamb, power, growing batch, a decoder of its own"]
     metrics = pretrain(settings(pretraining_data, tmp_path / "run", steps=12, **changes))
     logged = [event for event in events(tmp_path / "run") if "loss" in event]
     rates = [event["learning_rate"] for event in logged]

@@ -38,7 +38,10 @@ def read_json(path: Path) -> Any:
         InputError: the file is missing or holds no JSON.
     """
     if not path.is_file():
-        raise InputError(f"{path}: no such file; a model directory holds config.json, weights, a vocabulary")
+        expected = "a model directory holds config.json, weights, a vocabulary"
+        if (path.parent / "bert_config.json").is_file():
+            expected = "this is a checkpoint of google-research/bert: bertsmith convert makes a model of it"
+        raise InputError(f"{path}: no such file; {expected}")
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
