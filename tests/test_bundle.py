@@ -350,6 +350,14 @@ def test_an_untied_decoder_scores_as_in_transformers(tmp_path, tokenizer, transf
     close(peer(**inputs).prediction_logits.flatten(0, 1)[places], scores)
 
 
+def test_a_decoder_of_its_own_that_is_not_stored_is_refused(tmp_path, tokenizer):
+    directory = saved(tmp_path / "model", tokenizer)
+    config_file = directory / "config.json"
+    config_file.write_text(json.dumps(json.loads(config_file.read_text()) | {"tie_word_embeddings": False}))
+    with pytest.raises(InputError, match="tie_word_embeddings is false, but no decoder is stored"):
+        load_bundle(directory)
+
+
 def test_a_stored_decoder_that_is_the_embeddings_is_tied(tmp_path, tokenizer):
     directory = saved(tmp_path / "model", tokenizer)
 

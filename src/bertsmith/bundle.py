@@ -225,7 +225,7 @@ def bundle_of(
         stored, huggingface.model_type_of(config), huggingface.pad_id_of(values)
     )
     _cut_padded_vocabulary(state, config, directory)
-    config = weight_names.settle_decoder(state, config)
+    config = weight_names.settle_decoder(state, config, directory)
     _check_encoder(state, config, directory, allow_missing)
     return Bundle(config, tokenizer, read_task(directory, values, config, state), state, directory)
 

@@ -190,6 +190,32 @@ def test_c048_old_names_are_reported_and_nothing_else_is_renamed(tokenizer, tmp_
     assert all(torch.equal(after[name], before[name]) for name in before)
 
 
+@pytest.mark.parametrize("shift", [0.0, 1.0], ids=["equal", "other"])
+def test_a_decoder_stored_beside_what_it_is_tied_to(tokenizer, tmp_path, shift):
+    """As in every pytorch_model.bin; of two biases that differ, the decoder's own is added to the scores."""
+    peer, theirs = saved(tmp_path, tokenizer, name="ForMaskedLM")
+    stored = peer.state_dict()
+    words, bias = "bert.embeddings.word_embeddings.weight", "cls.predictions.bias"
+    stored |= {
+        "cls.predictions.decoder.weight": stored[words],
+        "cls.predictions.decoder.bias": stored[bias] + shift,
+    }
+    (theirs / "model.safetensors").unlink()
+    torch.save(stored, theirs / "pytorch_model.bin")
+    weights = convert(ConvertConfig(str(theirs), str(tmp_path / "ours")))["weights"]
+    found = load_bundle(tmp_path / "ours")
+    assert found.config.tied_decoder
+    assert torch.equal(found.state["mlm_head.bias"], stored[bias] + shift)
+    assert weights["missing"] == []
+    unused = {"cls.predictions.decoder.weight": f"equal to {words}, which stands for it"}
+    if shift:
+        assert weights["renamed"] == {"cls.predictions.decoder.bias": bias}
+        unused[bias] = "what is added to the scores is the decoder's own bias"
+    else:
+        unused["cls.predictions.decoder.bias"] = f"equal to {bias}, which stands for it"
+    assert weights["unused"] == unused
+
+
 @pytest.mark.parametrize("wrapper", ["model.", "0.auto_model.", "student.model."])
 def test_any_wrapper_around_the_one_bert_is_dropped(tokenizer, tmp_path, wrapper):
     _, theirs = saved(tmp_path, tokenizer)

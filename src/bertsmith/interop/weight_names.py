@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -143,13 +144,26 @@ def _fuse_qkv(state: State) -> None:
             state[name.replace(".attention.self.query.", ".attention.qkv.")] = fused
 
 
-def settle_decoder(state: State, config: BertConfig) -> BertConfig:
+def settle_decoder(state: State, config: BertConfig, where: Path) -> BertConfig:
     """Drop a decoder that is the word embeddings, and say whether there is one of its own.
 
     What is stored counts, as in transformers: a decoder that differs is one of its own, whatever config.json
     says.
+
+    Args:
+        state: weights under our names, changed in place.
+        config: the architecture as config.json says it.
+        where: the directory, for messages.
+
+    Raises:
+        InputError: there should be one of its own, and the head that it belongs to has none.
     """
     decoder, words = state.get(DECODER_WEIGHT), state.get(WORD_EMBEDDINGS)
+    if decoder is None and not config.tied_decoder and "mlm_head.dense.weight" in state:
+        raise InputError(
+            f"{where}: config.json says that tie_word_embeddings is false, but no decoder is stored; get the "
+            "whole file, or say true if it is the word embeddings"
+        )
     if decoder is None:
         return config
     if config.tied_decoder and (words is None or torch.equal(decoder, words)):
