@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import bertsmith
 from bertsmith import cli
 from bertsmith.bundle import save_bundle
 from bertsmith.errors import InputError, RunError
-from bertsmith.model.bert import BertForPreTraining
+from bertsmith.model.bert import BertForEmbedding, BertForPreTraining
 from bertsmith.recipes import export as recipe
 from bertsmith.recipes.config import EvaluateConfig
 from bertsmith.recipes.evaluate import evaluate
@@ -103,10 +104,33 @@ def test_onnx_runtime_alone_gives_the_predictors_probabilities(folder: Path, tmp
         assert share.max() == pytest.approx(answer.probability, abs=1e-5)
 
 
+@pytest.fixture(scope="module")
+def embedder(folder: Path) -> dict[str, str]:
+    """An embedding model, and rows of texts that belong together."""
+    torch.manual_seed(0)
+    settings = {"pooling": "mean", "normalize": True}
+    task = {"task": "embed", "head": "embedding", "labels": None, "seq_len": 32, "settings": settings}
+    tokenizer = Tokenizer(tiny.VOCABULARY, TokenizerConfig())
+    save_bundle(folder / "embedder", BertForEmbedding(tiny.SHAPE).eval(), tokenizer, task, "card")
+    rows = [(text, f"{text} so") for text, _ in tiny.make_rows(40, seed=2)]
+    data = tiny.write_csv(folder / "pairs.csv", list(dict.fromkeys(rows)), ("anchor", "positive"))
+    return {"model": str(folder / "embedder"), "data": str(data)}
+
+
+@pytest.mark.parametrize(
+    "kind, metric, spoiled",
+    [("classifier", "accuracy", "classifier."), ("embedder", "ndcg_at_10", "layers.1.")],
+)
 def test_a_variant_that_loses_too_much_is_refused_and_nothing_is_left(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path,
+    embedder: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    metric: str,
+    spoiled: str,
 ) -> None:
-    """The graph of a quantiser that spoils weights: all of them 0, so that one label is given to all."""
+    """A quantiser that sets weights to 0, so that all texts get one label, or one vector."""
     import onnx
 
     from bertsmith.interop import variants
@@ -114,20 +138,25 @@ def test_a_variant_that_loses_too_much_is_refused_and_nothing_is_left(
     def spoil(source: Path, target: Path) -> None:
         graph = onnx.load(source)
         for tensor in graph.graph.initializer:
-            if tensor.name.startswith("classifier"):
+            if tensor.name.startswith(spoiled):
                 tensor.raw_data = bytes(len(tensor.raw_data))
         onnx.save(graph, target)
 
-    spoiled = dataclasses.replace(variants.VARIANTS["int8"], write=spoil)
-    monkeypatch.setattr(variants, "VARIANTS", variants.VARIANTS | {"int8": spoiled})
+    spoiler = dataclasses.replace(variants.VARIANTS["int8"], write=spoil)
+    monkeypatch.setattr(variants, "VARIANTS", variants.VARIANTS | {"int8": spoiler})
     out = tmp_path / "out"
-    with pytest.raises(RunError, match=r"int8: accuracy is 0\.\d+, the model's .* more than --max-loss 0.01"):
-        export(settings(folder, out, variants=["int8"]))
+    config = settings(folder, out, variants=["int8"], **(embedder if kind == "embedder" else {}))
+    with pytest.raises(
+        RunError, match=rf"int8: {metric} is 0\.\d+, the model's .* more than --max-loss 0.01"
+    ):
+        export(config)
     assert list(tmp_path.iterdir()) == []
-    arguments = ["export", "--model", str(folder / "run" / "model"), "--out", str(out), "--variants", "int8"]
-    assert cli.run([*arguments, "--data", str(folder / "forty.csv")]) == 1
+    arguments = ["export", "--model", config.model, "--out", str(out), "--variants", "int8"]
+    assert cli.run([*arguments, "--data", str(config.data)]) == 1
     assert list(tmp_path.iterdir()) == []
-    assert export(settings(folder, out, variants=["int8"], max_loss=1.0))["variants"]["int8"]["loss"] > 0.2
+    found = export(dataclasses.replace(config, max_loss=1.0))["variants"]
+    assert found["int8"]["loss"] > 0.2
+    assert found["fp32"]["loss"] == 0.0
 
 
 def test_a_float32_graph_that_is_not_equal_is_refused(
@@ -233,6 +262,14 @@ def test_a_missing_package_is_named(folder: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(recipe, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"--to onnx needs onnx: pip install 'bertsmith\[onnx\]'"):
         export(settings(folder, tmp_path / "out"))
+    monkeypatch.undo()
+    monkeypatch.setattr(
+        "bertsmith.interop.variants.find_spec", lambda name: None if name == "openvino" else 1
+    )
+    with pytest.raises(
+        InputError, match=r"--variants bf16 needs openvino: pip install 'bertsmith\[openvino\]'"
+    ):
+        export(settings(folder, tmp_path / "out", variants=["bf16"]))
 
 
 def test_only_an_earlier_export_is_replaced(folder: Path, tmp_path: Path) -> None:

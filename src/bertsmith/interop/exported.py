@@ -15,7 +15,14 @@ from torch import Tensor, nn
 
 from bertsmith.errors import InputError
 from bertsmith.layout import Tokens
-from bertsmith.model.bert import Bert, BertForChoice, BertForClassification, BertForPreTraining, BertForSpans
+from bertsmith.model.bert import (
+    Bert,
+    BertForChoice,
+    BertForClassification,
+    BertForEmbedding,
+    BertForPreTraining,
+    BertForSpans,
+)
 from bertsmith.model.config import BertConfig
 from bertsmith.model.task_heads import BertForTagging, FeatureTagger
 
@@ -62,14 +69,23 @@ def require_known(model: nn.Module) -> None:
 def computed_by(run: Run, model: ModelT) -> ModelT:
     """Return a model that is ours to whoever asks, and whose outputs another program computes.
 
-    So what scores our models scores exported ones.
+    So what scores our models scores exported ones. It has no weights: nothing else can answer for it.
 
     Args:
         run: of the exported model.
         model: ours that it was made of.
     """
+    forward = partial(_forward, run, model)
+    other = _hollow(model, forward)
+    if isinstance(model, BertForEmbedding):  # vectors are read from the encoder in it
+        other.bert = _hollow(model.bert, forward)
+    return other
+
+
+def _hollow(model: ModelT, forward: Callable[..., Tensor]) -> ModelT:
     other = copy.copy(model)
-    other.forward = partial(_forward, run, model)
+    other._parameters, other._modules = {}, {}
+    other.forward = forward
     return other
 
 

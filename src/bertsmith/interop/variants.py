@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 import onnx
@@ -33,19 +33,16 @@ class Variant:
     write: Callable[[Path, Path], None]
     run: Callable[[Path], Run]
 
-    @property
-    def computed_by(self) -> str:
-        """Name and version of the program.
+    def require_program(self) -> None:
+        """Refuse a variant that could not be computed.
 
         Raises:
-            InputError: it is not installed.
+            InputError: its program is not installed.
         """
-        try:
-            return f"{self.program} {version(self.program)}"
-        except PackageNotFoundError:
+        if find_spec(self.program) is None:
             raise InputError(
                 f"--variants {self.name} needs {self.program}: pip install 'bertsmith[{self.extra}]'"
-            ) from None
+            )
 
 
 def _keep(source: Path, target: Path) -> None:

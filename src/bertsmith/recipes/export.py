@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -24,6 +25,9 @@ from bertsmith.recipes.labelled import read_labelled
 from bertsmith.stored_task import EMBEDDING
 from bertsmith.tasks.inference import Inference
 from bertsmith.tasks.task import stored_model
+
+if TYPE_CHECKING:
+    from bertsmith.interop.variants import Variant
 
 _DEFAULT = ExportConfig("", "")
 REPORT_FILE = "export-report.json"
@@ -51,7 +55,8 @@ def export(config: ExportConfig) -> dict[str, Any]:
     task = bundle.task or {}
     pooling = None
     if task.get("head") == EMBEDDING:
-        pooling = StoredPooling(**task["settings"], seq_len=task.get("seq_len"))
+        settings = task["settings"]
+        pooling = StoredPooling(settings["pooling"], settings["normalize"], task.get("seq_len"))
     labelled = None
     if config.data is not None:
         wanted = EvaluateConfig(config.model, config.data, task=config.task, split=config.split)
@@ -89,6 +94,8 @@ def _check(config: ExportConfig) -> None:
     for package in FORMATS[config.to]:
         if find_spec(package) is None:
             raise InputError(f"--to {config.to} needs {package}: pip install 'bertsmith[{config.to}]'")
+    if config.to == "onnx":
+        _opset_and_variants(config)
     if config.data is None:
         _check_without_data(config)
     elif config.max_loss is not None and not config.max_loss >= 0.0:
@@ -104,17 +111,33 @@ def _check_without_data(config: ExportConfig) -> None:
         raise InputError(f"--variants {lossy[0]} needs --data: labelled rows that show what it loses")
 
 
-def _write_onnx(config: ExportConfig, measure: Measure, directory: Path) -> dict[str, Any]:
-    """Write the variants asked for; see ``export``."""
-    from bertsmith.interop.onnx_export import DEFAULT_OPSET, to_onnx
-    from bertsmith.interop.variants import VARIANTS, write_variant
+def _opset_and_variants(config: ExportConfig) -> tuple[int, list[Variant]]:
+    """Return what is to be written.
 
+    Raises:
+        InputError: the version of the operators is out of range, or a variant is unknown or its program is
+            not installed.
+    """
+    from bertsmith.interop.onnx_export import DEFAULT_OPSET, check_opset
+    from bertsmith.interop.variants import VARIANTS
+
+    opset = DEFAULT_OPSET if config.opset is None else config.opset
+    check_opset(opset)
     for name in config.variants:
         if name not in VARIANTS:
             raise InputError(f"--variants {name} is unknown; {nearest(name, list(VARIANTS))}")
     chosen = [VARIANTS[name] for name in dict.fromkeys(["fp32", *config.variants])]
-    programs = {variant.name: variant.computed_by for variant in chosen}
-    opset = DEFAULT_OPSET if config.opset is None else config.opset
+    for variant in chosen:
+        variant.require_program()
+    return opset, chosen
+
+
+def _write_onnx(config: ExportConfig, measure: Measure, directory: Path) -> dict[str, Any]:
+    """Write the variants asked for; see ``export``."""
+    from bertsmith.interop.onnx_export import to_onnx
+    from bertsmith.interop.variants import write_variant
+
+    opset, chosen = _opset_and_variants(config)
     graph = to_onnx(measure.model, opset, measure.pooling)
     write_settings(measure.bundle, architecture_of(measure.model), directory)
     found = {}
@@ -125,7 +148,7 @@ def _write_onnx(config: ExportConfig, measure: Measure, directory: Path) -> dict
             "megabytes": round(
                 sum(file.stat().st_size for file in path.parent.glob(f"{path.stem}.*")) / 1e6, 1
             ),
-            "computed_by": programs[variant.name],
+            "computed_by": f"{variant.program} {version(variant.program)}",
             **_proved(config, measure, variant.name, variant.run(path)),
         }
     inputs, outputs = ([value.name for value in values] for values in (graph.graph.input, graph.graph.output))
@@ -134,8 +157,6 @@ def _write_onnx(config: ExportConfig, measure: Measure, directory: Path) -> dict
 
 def _write_huggingface(config: ExportConfig, measure: Measure, directory: Path) -> dict[str, Any]:
     """Write a directory for transformers; see ``export``."""
-    from importlib.metadata import version
-
     from bertsmith.interop.exported import require_known, transformers_run
 
     require_known(measure.model)
