@@ -15,8 +15,8 @@ Written by `make conformance` from the run of `tests/conformance`; do not edit i
 the original (google-research/bert at its head, and the paper, arXiv 1810.04805v2) is a test named after its
 number that holds this code to a reference written a second time, or by others. "equal" is equality, bit for
 bit or item for item; a difference is the largest one met, beside what the test allows; "deliberate" is where
-this code differs on purpose. The "plain version" is the original's algorithm written a second time, on lists of
-pieces, as simply as can be, and given the same random numbers.
+this code differs on purpose. The "plain version" is the original's algorithm written a second time, on lists
+of pieces, as simply as can be, and given the same random numbers.
 """
 
 
