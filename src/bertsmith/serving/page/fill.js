@@ -111,7 +111,7 @@ export class Fill {
       ...whenWritten(() => this.written()),
       onkeydown: (event) => {
         const done = event.key === "Escape" || (event.key === "Enter" && (event.ctrlKey || event.metaKey));
-        if (done) this.write(false);
+        if (done && !event.isComposing) this.write(false);
       },
     });
   }
