@@ -86,7 +86,7 @@ def test_what_belongs_together_is_found_and_every_verb_agrees(
 ) -> None:
     path, summary = retrieval
     assert summary["main_metric"] == "ndcg_at_10"
-    assert summary["dev"]["recall_at_1"] > 0.5
+    assert summary["dev"]["recall_at_10"] > 0.9
     assert summary["dev_interval"]["low"] < summary["dev"]["ndcg_at_10"] < summary["dev_interval"]["high"]
     assert all(run["status"] == "learned" for run in summary["seeds"])
     before = _evaluated(start, path, "dev.jsonl")
