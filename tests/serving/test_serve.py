@@ -74,7 +74,7 @@ def test_c055_clients_at_the_same_time_get_the_answers_to_their_own_texts(
     with ThreadPoolExecutor(CLIENTS) as pool:
         found = list(pool.map(lambda number: ask_all(client, number), range(CLIENTS)))
     assert running.memory < 1.1 * before
-    model = load_models([str(directories["classification"])], "float32", 4096, 0)[0].predictor
+    model = load_models(ServeConfig([str(directories["classification"])]))[0].predictor
     for number, answers in enumerate(found):
         texts = [text_of(number, turn) for turn in range(REQUESTS)]
         # Of the texts of one client alone; tests/test_predictor_kinds.py has those of each text by itself.
@@ -226,6 +226,8 @@ def test_what_cannot_be_served_is_said_at_once(
     assert "--model" in refused(capsys)
     assert "no such directory" in refused(capsys, "--model", str(tmp_path / "none"), "--port", "0")
     assert "batch_tokens is 0" in refused(capsys, "--model", model, "--batch-tokens", "0")
+    odd = ("--precision", "bfloat16", "--quantize", "int8")
+    assert "would be ignored with quantize" in refused(capsys, "--model", model, "--port", "0", *odd)
     assert "port is 70000" in refused(capsys, "--model", model, "--port", "70000")
     assert "timeout_seconds is nan" in refused(capsys, "--model", model, "--timeout-seconds", "nan")
     assert "cannot listen at no.such.host" in refused(capsys, "--model", model, "--host", "no.such.host")
@@ -251,18 +253,18 @@ def test_a_missing_package_is_named(
 
 
 def test_c057_a_budget_that_can_never_fit_a_text_is_refused_at_start(directories: dict[str, Path]) -> None:
-    with pytest.raises(InputError, match="--batch-tokens 31 is less than the 32 pieces"):
-        load_models([str(directories["classification"])], "float32", 31, 0)
+    with pytest.raises(InputError, match="--batch-tokens 31 is less than 32, the pieces"):
+        load_models(ServeConfig([str(directories["classification"])], batch_tokens=31))
 
 
 def test_names_of_models(directories: dict[str, Path], tmp_path: Path) -> None:
     run = tmp_path / "sst2"
     shutil.copytree(directories["classification"], run / "model")
     odd = Path(shutil.copytree(directories["classification"], tmp_path / "a=b"))
-    found = load_models([str(run / "model"), f"other={run / 'model'}", str(odd)], "float32", 4096, 0)
+    found = load_models(ServeConfig([str(run / "model"), f"other={run / 'model'}", str(odd)]))
     assert [model.name for model in found] == ["sst2", "other", "a=b"]
     with pytest.raises(InputError, match="both called 'sst2'; give NAME=DIR"):
-        load_models([str(run / "model"), f"sst2={run / 'model'}"], "float32", 4096, 0)
+        load_models(ServeConfig([str(run / "model"), f"sst2={run / 'model'}"]))
 
 
 def test_tokens_are_lines_but_comments_and_empty_ones(tmp_path: Path) -> None:

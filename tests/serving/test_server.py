@@ -74,6 +74,10 @@ def test_tokens_and_attention(client: Client, models: list[ServedModel]) -> None
     asked = {"texts": "so [MASK]", "model": "pretrained", "layers": [1], "heads": [1, 0], "masks": True}
     part = client.post("/v1/attention", asked).json["results"][0]
     assert part["tokens"] == ["[CLS]", "so", "[MASK]", "[SEP]"]
+    whole = {"texts": [["[MASK] " * 30, "so " * 31]], "model": "pretrained", "masks": True, "truncate": False}
+    assert (
+        client.post("/v1/tokenize", whole).json["usage"]["pieces"] == 64
+    )  # as much as it takes, and no more
     expected_weights = model.attention(["so [MASK]"], masks=True)[0].weights[1][[1, 0]]
     np.testing.assert_allclose(part["weights"][0], expected_weights, atol=1e-5)
 

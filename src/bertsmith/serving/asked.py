@@ -31,6 +31,7 @@ class Asked:
         texts: of each row, as the model reads it: its length counts.
         compute: from a predictor and rows to one result a row, each with ``truncated``.
         field: where the rows stand in the request.
+        masks: "[MASK]" in a text is the mask.
     """
 
     verb: str
@@ -39,6 +40,7 @@ class Asked:
     texts: list[Text]
     compute: Callable[[Predictor, list[Any]], Sequence[Any]]
     field: str = "texts"
+    masks: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class Vector:
 def fill(request: schemas.FillRequest) -> Asked:
     """Return the texts whose [MASK]s are to be filled."""
     top = request.top
-    return Asked("fill", top, request.texts, request.texts, lambda model, rows: model.fill(rows, top))
+    texts = request.texts
+    return Asked("fill", top, texts, texts, lambda model, rows: model.fill(rows, top), masks=True)
 
 
 def classify(request: schemas.TextsRequest) -> Asked:
@@ -112,9 +115,9 @@ def embed(texts: list[Any], pooling: str | None, normalize: bool, field: str) ->
 
 def tokenize(request: schemas.TokenizeRequest) -> Asked:
     """Return the texts to cut into pieces."""
-    masks = request.masks
+    texts, masks = request.texts, request.masks
     return Asked(
-        "tokenize", masks, request.texts, request.texts, lambda model, rows: model.tokenize(rows, masks)
+        "tokenize", masks, texts, texts, lambda model, rows: model.tokenize(rows, masks), masks=masks
     )
 
 
@@ -143,7 +146,7 @@ def attention(request: schemas.AttentionRequest, num_layers: int, num_heads: int
         ]
 
     options = (masks, tuple(layers), tuple(heads))
-    return Asked("attention", options, request.texts, request.texts, weights)
+    return Asked("attention", options, request.texts, request.texts, weights, masks=masks)
 
 
 def require_few_weights(request: schemas.AttentionRequest, shape: tuple[int, int], pieces: list[int]) -> None:

@@ -18,6 +18,7 @@ class ServeConfig:
         port: to listen at; 0: any free one.
         token_file: a file of bearer tokens, one a line; requests without one of them are refused.
         precision: "auto", "float32" or "bfloat16".
+        quantize: "int8": products of 8-bit integers, on a processor; with precision float32.
         threads: for the models; 0: as many as the process may use.
         batch_tokens: pieces of a forward pass; texts of several requests share one.
         batch_wait_ms: how long an idle model waits for more texts, in milliseconds.
@@ -36,6 +37,7 @@ class ServeConfig:
     port: int = 8000
     token_file: str | None = None
     precision: str = "float32"
+    quantize: str | None = None
     threads: int = 0
     batch_tokens: int = 2048
     batch_wait_ms: float = 2.0

@@ -59,7 +59,7 @@ def serve(config: ServeConfig) -> dict[str, Any]:
     tokens = [] if config.token_file is None else read_tokens(Path(config.token_file))
     listener = bound(config.host, config.port)
     with listener:
-        models = load_models(config.model, config.precision, config.batch_tokens, config.threads)
+        models = load_models(config)
         app = create_app(models, config, tokens)
         host, port = listener.getsockname()[:2]
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"

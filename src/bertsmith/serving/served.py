@@ -12,6 +12,7 @@ from bertsmith import predictor
 from bertsmith.config import nearest
 from bertsmith.device import pick_device, pick_precision
 from bertsmith.errors import InputError
+from bertsmith.serving.config import ServeConfig
 from bertsmith.serving.refusal import Refusal
 
 _MODEL_OF_A_RUN = "model"
@@ -24,7 +25,7 @@ class ServedModel:
     Attributes:
         name: what requests call it.
         predictor: used by one thread at a time, but for its tokenizer, which any number may use.
-        precision: that it computes in, "float32" or "bfloat16".
+        precision: that it computes in, "float32", "bfloat16" or "int8".
         created: seconds since 1970.
     """
 
@@ -72,32 +73,25 @@ class ServedModel:
         }
 
 
-def load_models(names: Sequence[str], precision: str, batch_tokens: int, threads: int) -> list[ServedModel]:
-    """Load model directories under their names.
-
-    Args:
-        names: directories, or NAME=DIR.
-        precision: "auto", "float32" or "bfloat16".
-        batch_tokens: pieces of a forward pass.
-        threads: 0: as many as the process may use.
+def load_models(config: ServeConfig) -> list[ServedModel]:
+    """Load the model directories that the settings name.
 
     Raises:
         InputError: a directory is no model, two have one name, or the longest text of one does not fit into a
             forward pass.
     """
-    computed = str(pick_precision(precision, pick_device())).removeprefix("torch.")
+    computed = config.quantize or str(pick_precision(config.precision, pick_device())).removeprefix("torch.")
     found: dict[str, ServedModel] = {}
-    for given in names:
+    for given in config.model:
         name, directory = _name_of(given)
         if name in found:
             other = found[name].predictor.bundle.directory
             raise InputError(f"--model {given} and {other} are both called {name!r}; give NAME=DIR")
-        model = predictor.load(directory, precision, batch_tokens, threads or None)
-        if model.seq_len > batch_tokens:
-            raise InputError(
-                f"--batch-tokens {batch_tokens} is less than the {model.seq_len} pieces that a text of "
-                f"{directory} may have; raise it"
-            )
+        threads = config.threads or None
+        model = predictor.load(directory, config.precision, config.batch_tokens, threads, config.quantize)
+        if model.seq_len > config.batch_tokens:
+            limit = f"--batch-tokens {config.batch_tokens} is less than {model.seq_len}"
+            raise InputError(f"{limit}, the pieces that a text of {given} may have; raise it")
         found[name] = ServedModel(name, model, computed)
     return list(found.values())
 

@@ -222,13 +222,16 @@ def _count(model: Predictor, asked: Asked) -> list[int]:
     Raises:
         InputError: a text to fill has no [MASK] where the model can read it.
     """
-    if asked.verb != "fill":
+    if not asked.masks:
         return model.count_pieces(asked.texts)
     tokenizer = model.bundle.tokenizer
     lengths = []
     for number, text in enumerate(asked.texts):
-        row = masked_row(number, str(text), tokenizer, model.seq_len)
-        lengths.append(len(tokenizer.encode_with_masks(str(text))) + 2 if row.truncated else len(row.ids))
+        parts = (text,) if isinstance(text, str) else text
+        if asked.verb == "fill":
+            masked_row(number, parts[0], tokenizer, model.seq_len)
+        between = len(tokenizer.between_ids) * (len(parts) - 1)
+        lengths.append(sum(len(tokenizer.encode_with_masks(part)) for part in parts) + between + 2)
     return lengths
 
 
