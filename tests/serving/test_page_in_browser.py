@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 from collections.abc import Iterator
@@ -10,8 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from bertsmith import predictor
+from bertsmith.bundle import save_bundle
+from bertsmith.model.bert import BertForPreTraining
 from bertsmith.serving.served import ServedModel
+from bertsmith.text.tokenizer import Tokenizer
+from bertsmith.text.vocabulary import train_bpe
+from tests.recipes.tiny import SHAPE
 from tests.serving.running import Client, serving
 
 pytest.importorskip("playwright", reason="no Playwright: pip install playwright")
@@ -294,6 +302,42 @@ def test_pieces_join_the_word_before_as_the_tokenizer_joins_them(page: Page) -> 
                 [text, piece, of_bytes],
             )
             assert found == expected
+
+
+@pytest.fixture(scope="module")
+def of_bytes(tmp_path_factory: pytest.TempPathFactory) -> ServedModel:
+    """A model whose vocabulary is byte-level BPE."""
+    vocab, merges = train_bpe(["The quick brown fox jumps over the lazy dog, 北京。"] * 9, 302)
+    shape = dataclasses.replace(SHAPE, vocab_size=len(vocab))
+    path = tmp_path_factory.mktemp("bytes") / "model"
+    torch.manual_seed(0)
+    task = {"task": "pretrain", "head": "pretraining", "labels": None, "seq_len": 64}
+    save_bundle(path, BertForPreTraining(shape), Tokenizer(vocab, merges), task, "card")
+    return ServedModel("bytes", predictor.load(path), "float32")
+
+
+def test_vocabularies_of_bytes_are_filled_as_the_tokenizer_fills(
+    browser: Browser, of_bytes: ServedModel
+) -> None:
+    with (
+        serving([of_bytes]) as client,
+        opened(browser, f"http://127.0.0.1:{client.port}/") as page,
+    ):
+        page.get_by_role("button", name="Write your own").click()
+        page.get_by_label("Your text", exact=True).fill("The quick fox jumps")
+        page.get_by_role("button", name="Done").click()
+        sheet = page.locator(".sheet")
+        sheet.get_by_role("button", name="quick").click()
+        masked, tokenizer = "The [MASK] fox jumps", of_bytes.predictor.bundle.tokenizer
+        guesses = of_bytes.predictor.fill([masked], top=tokenizer.vocab_size)[0].masks[0]
+        tokens = [guess.token for guess in guesses]
+        rank = 1 + tokens.index(" quick")
+        said = f"guess number {rank}," if rank <= 50 else "not among the best 50"
+        expect(page.locator(".guesses")).to_contain_text(said)
+        number = next(number for number in range(10) if tokens[number].isascii() and tokens[number].strip())
+        page.locator(".guesses .row").nth(number).click()
+        id = next(id for id in range(tokenizer.vocab_size) if tokenizer.shown(id) == tokens[number])
+        expect(sheet).to_have_text(tokenizer.filled(masked, [id]))
 
 
 def test_pieces_are_shown_with_their_numbers(page: Page, models: list[ServedModel]) -> None:
