@@ -11,15 +11,18 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bertsmith.bundle import load_bundle, load_encoder, load_pretraining_model
+from bertsmith.bundle import load_bundle, load_encoder, load_pretraining_model, save_bundle
 from bertsmith.cli import run
 from bertsmith.errors import InputError
+from bertsmith.model.bert import BertForClassification, BertForPreTraining
+from bertsmith.model.task_heads import FeatureTagger
 from bertsmith.recipes.convert import REPORT_FILE, convert
 from bertsmith.recipes.convert_config import ConvertConfig
 from bertsmith.tasks.task import KINDS
 from bertsmith.text.config import TokenizerConfig
 from bertsmith.text.tokenizer import SPECIAL_TOKENS, Tokenizer
 from tests.model.rows import VOCAB_SIZE, places_of, random_ids, rows_of
+from tests.recipes.tiny import SHAPE
 
 transformers = pytest.importorskip("transformers")
 LENGTHS = (5, 17, 9)
@@ -151,6 +154,42 @@ def test_every_head_goes_there_and_back(tokenizer, tmp_path, kind, name, setting
     assert (last.config, last.task) == (bundle.config, bundle.task)
     assert last.state.keys() == bundle.state.keys()
     assert all(torch.equal(value, bundle.state[name]) for name, value in last.state.items())
+
+
+def own_models():
+    """Models that other tools know in part only, with what their task.json says."""
+    shape = replace(SHAPE, vocab_size=VOCAB_SIZE)
+    words = {"task": "tag", "head": "feature-tagging", "labels": ["O", "B-X", "I-X"]}
+    classes = {"task": "classify", "head": "classification", "labels": ["no", "yes"]}
+    several = {
+        "task": "multilabel",
+        "head": "multi-label",
+        "labels": ["a", "b"],
+        "tuned": {"thresholds": [0.3, 0.4]},
+    }
+    pretraining = {"task": "pretrain", "head": "pretraining", "labels": None}
+    left = replace(shape, context="left")
+    return {
+        "frozen features": (FeatureTagger(shape, 3, (1, 2), True), words),
+        "left to right": (BertForPreTraining(left), pretraining),
+        "left to right, classes": (BertForClassification(left, 2), classes),
+        "recurrent top": (BertForClassification(replace(left, recurrent_top=True), 2), classes),
+        "several labels": (BertForClassification(shape, 2), several),
+        "LSTM": (BertForPreTraining(replace(shape, mixing="lstm")), pretraining),
+    }
+
+
+@pytest.mark.parametrize("name", own_models())
+def test_models_of_our_own_come_through_whole(tokenizer, tmp_path, name):
+    model, task = own_models()[name]
+    save_bundle(tmp_path / "first", model, tokenizer, task, "a card")
+    report = convert(ConvertConfig(str(tmp_path / "first"), str(tmp_path / "second")))
+    assert not report["weights"]["renamed"]
+    assert not report["weights"]["unused"]
+    first, second = load_bundle(tmp_path / "first"), load_bundle(tmp_path / "second")
+    assert (first.config, first.task) == (second.config, second.task)
+    assert first.state.keys() == second.state.keys()
+    assert all(torch.equal(value, second.state[name]) for name, value in first.state.items())
 
 
 def edited(directory: Path, edit) -> dict:
