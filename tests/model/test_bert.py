@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from bertsmith.interop.huggingface import config_to_huggingface
-from bertsmith.interop.weight_names import state_to_huggingface
+from bertsmith.interop.weight_names import settle_decoder, state_from_huggingface, state_to_huggingface
 from bertsmith.model.bert import (
     Bert,
     BertForClassification,
@@ -47,9 +48,9 @@ def peer_of(config: BertConfig, architecture: str, num_outputs: int | None = Non
 
 def load_from(model: nn.Module, peer: nn.Module) -> None:
     """Take the peer's weights through the map of names."""
-    from bertsmith.interop.weight_names import state_from_huggingface
-
-    model.load_state_dict(state_from_huggingface(peer.state_dict()))
+    state = state_from_huggingface(peer.state_dict())
+    settle_decoder(state, model.config, Path("peer"))
+    model.load_state_dict(state)
 
 
 @pytest.mark.parametrize("row_tokens", [None, 40], ids=["unpadded", "padded"])
