@@ -10,13 +10,16 @@ from tokenizers import Tokenizer as Engine
 
 from bertsmith.errors import InputError
 from bertsmith.tasks.config import SpanConfig
+from bertsmith.tasks.decoding import decode
 from bertsmith.tasks.kind import Encoding
 from bertsmith.tasks.questions import encode_questions
 from bertsmith.tasks.squad import QuestionSet, read_questions
 from bertsmith.tasks.squad_metrics import question_scores, squad1, squad2
 from bertsmith.tasks.windows import best_known
 from bertsmith.text.tokenizer import Tokenizer
+from tests.conformance import plain_answers
 from tests.conformance.plain_answers import knows_best, windows_over
+from tests.tasks.test_decoding import windows_of, words
 from tests.tasks.test_squad_metrics import plain_f1, plain_words
 
 SEQ_LEN = 96
@@ -80,6 +83,24 @@ def test_fact_32_each_piece_counts_where_it_has_most_context(fact, questions, to
             expected = [knows_best(spans, number, piece) for piece in range(first, first + pieces)]
             assert owned.tolist() == expected
     line.exact()
+
+
+def test_fact_32_every_span_is_weighed(fact):
+    line = fact(
+        32, "the best span where its start is not among the best starts", "write_predictions, re-derived"
+    )
+    text, passage = words(30)
+    windows = windows_of(30, 30, 30)
+    scores = np.zeros((36, 2), dtype=np.float32)
+    scores[4:7, 0], scores[28:31, 1] = 3.0, 3.0  # starts and ends that are too far apart for an answer
+    scores[20, 0], scores[22, 1] = 2.5, 2.5
+    best, _ = plain_answers.best_and_null(windows, [scores], max_length=5, n_best=3)
+    found = decode(text, passage, windows, [scores], 5, 3).spans[0]
+    assert best[0] < found.score == 5.0
+    line.deliberate(
+        "every allowed span is weighed; the original joins the 20 best starts and ends of a window, and can "
+        "miss the best span"
+    )
 
 
 def some_predictions(questions, nothing):
