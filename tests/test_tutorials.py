@@ -25,7 +25,7 @@ RESULTS = {
     "domain": ["data/manifest.json", "run/model/model.safetensors", "adapted/model/vocab.txt", "report.html"],
     "researcher": ["bert-exact.yaml", "data/manifest.json", "study/masking/table.md", "cola/metrics.json"],
     "old-model": ["imported/conversion-report.json", "onnx/export-report.json", "hf/config.json"],
-    "retrieval": ["index", "tuned/model/modules.json", "embedding.json", "ranks.json"],
+    "retrieval": ["index", "vectors.npy", "tuned/model/modules.json", "embedding.json", "ranks.json"],
     "learner": ["run/model/model.safetensors", "report.html", "page.html"],
 }
 """What each tutorial leaves behind."""
