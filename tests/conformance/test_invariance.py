@@ -178,6 +178,22 @@ def test_fact_34_padding_does_not_matter_in_bfloat16(fact, head, rows, alone):
     line.difference(in_padding(head, rows, alone, torch.bfloat16), 2e-2)
 
 
+def test_fact_34_neighbours_do_not_matter_in_int8(fact, minilm_path):
+    line = fact(34, "vectors of texts among others in int8, MiniLM", "each text by itself")
+    model = load(minilm_path, quantize="int8")
+    texts = [
+        "",
+        "Oslo",
+        "it rained all day",
+        "a film that " + "goes on and on " * 12,
+        "中文 and English",
+        "x " * 40,
+    ]
+    together = model.embed(texts).vectors
+    by_itself = np.concatenate([model.embed([text]).vectors for text in texts])
+    line.difference(float(np.abs(together - by_itself).max() / np.abs(by_itself).max()), 2e-2)
+
+
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "model"
