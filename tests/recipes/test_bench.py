@@ -151,3 +151,18 @@ def test_the_scripts_are_the_verb(script: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "bertsmith bench" in done.stdout
+
+
+def test_embedding_beside_sentence_transformers(minilm_path: Path, tmp_path: Path) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("".join(f"The {word} is not {other}.\n" for word in WORDS[:6] for other in WORDS[:5]))
+    found = bench(BenchConfig("embed", data=str(texts), model=str(minilm_path), repeats=1))
+    peer = "sentence-transformers float32"
+    assert found["ratios"][peer] == pytest.approx(found["ours"] / found["peers"][peer], rel=0.02)
+    assert found["unit"] == "sentences/s"
+    assert "int8" in found["variants"]
+    for name, cosines in found["cosines"].items():
+        least = 0.98 if "int8" in name else 0.999
+        assert least < cosines["least"] <= cosines["mean"] < 1 + 1e-6
+    with pytest.raises(InputError, match=r"needs --data .* and --model"):
+        bench(BenchConfig("embed"))

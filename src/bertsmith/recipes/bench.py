@@ -13,6 +13,8 @@ from bertsmith.config import nearest
 from bertsmith.device import limit_threads
 from bertsmith.errors import InputError
 from bertsmith.recipes.machine_config import BenchConfig
+from bertsmith.tasks.rows import Columns, find_columns, iterate_rows
+from bertsmith.tasks.tables import open_table
 
 
 def bench(config: BenchConfig) -> dict[str, Any]:
@@ -79,15 +81,30 @@ def _prepare(config: BenchConfig) -> dict[str, Any]:
     return together(preparing.compare(config.corpus, config.vocab, config.megabytes, config.repeats))
 
 
+def _embed(config: BenchConfig) -> dict[str, Any]:
+    if config.data is None or config.model is None:
+        raise InputError("bench embed needs --data (a file of texts) and --model (a model directory)")
+    from bertsmith.bench import embedding
+
+    table = open_table(config.data)
+    columns = find_columns(table, None, {"text": None, "second_text": None, "label": None}, pair=False)
+    texts = [row.texts[0] for row in iterate_rows(table, Columns(columns.text)) if not row.missing]
+    if not texts:
+        raise InputError(f"{config.data}: no text; give a file with some hundred sentences")
+    return embedding.compare(config.model, texts, config.repeats)
+
+
 WORKS: Mapping[str, Callable[[BenchConfig], dict[str, Any]]] = {
     "pretrain": _pretrain,
     "finetune": _finetune,
     "prepare": _prepare,
+    "embed": _embed,
 }
 
 _READ_BY: Mapping[str, set[str]] = {
     "pretrain": {"data", "shapes"},
     "finetune": {"data", "model", "task"},
     "prepare": {"corpus", "vocab", "megabytes"},
+    "embed": {"data", "model"},
 }
 """The settings that each work reads besides the repeats."""

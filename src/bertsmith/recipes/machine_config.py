@@ -77,16 +77,16 @@ class BenchConfig:
     """Measure this machine beside a peer (transformers, where it is installed): figures and ratios.
 
     Attributes:
-        work: "pretrain", "finetune" or "prepare".
+        work: "pretrain", "finetune", "prepare" or "embed".
         corpus: prepare: .txt files, plain or .gz, or folders of them.
         vocab: prepare: a vocab.txt, or a directory that holds one.
         megabytes: prepare: text to take of each file; 0: all.
         data: pretrain: a directory written by prepare (default: random instances); finetune: the directory
-            of the task's files, or its training file.
-        model: finetune: a model directory.
+            of the task's files, or its training file; embed: a file of texts.
+        model: finetune, embed: a model directory.
         task: finetune: "sst2" (default), "squad1" or "conll".
         shapes: pretrain: "mini" (4 layers of 256) and "base" (12 layers of 768); default: both.
-        repeats: counted steps of each side; 0: fit for some minutes.
+        repeats: counted steps of each side (embed: turns over all texts); 0: fit for some minutes.
     """
 
     work: tyro.conf.Positional[str]
