@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import nn
 
 from bertsmith.answers import (
@@ -37,22 +36,16 @@ from bertsmith.device import set_threads
 from bertsmith.errors import InputError
 from bertsmith.model.bert import Bert, BertForPreTraining
 from bertsmith.tasks import vectors
-from bertsmith.tasks.choice import encode_choices
-from bertsmith.tasks.choice_rows import row_to_choose
-from bertsmith.tasks.classification import LabelledRows
-from bertsmith.tasks.cloze import best_pieces, masked_row
+from bertsmith.tasks.asked import items_to_choose, questions_to_answer, texts_to_rank, texts_to_score
+from bertsmith.tasks.cloze import filled_texts
 from bertsmith.tasks.encode import WINDOWS, Texts, checked_texts, encode_rows, listed
 from bertsmith.tasks.inference import Inference, encoder_of, inference_settings, prepared_model
 from bertsmith.tasks.kind import Encoding, Kind, Split
 from bertsmith.tasks.pieces import PlacedPieces, count_pieces, placed_pieces
-from bertsmith.tasks.questions import encode_questions
 from bertsmith.tasks.relevance import reads_pairs, relevant_label
-from bertsmith.tasks.rows import Row
 from bertsmith.tasks.source import RowSet
-from bertsmith.tasks.squad import Question, QuestionSet
 from bertsmith.tasks.tagged_rows import TaggedRow, row_to_tag
 from bertsmith.tasks.task import KINDS, TASKS, stored_model
-from bertsmith.tasks.text_windows import encode_inputs
 
 Text = str | tuple[str, str]
 
@@ -172,24 +165,13 @@ class Predictor:
             InputError: the model does not choose, or an item is no context with choices.
         """
         kind = self._kind("choice")
-        rows = RowSet([row_to_choose(number, item) for number, item in enumerate(listed(items))], "items")
-        split = encode_choices(rows, self._encoding, "item number {}".format)
+        split = items_to_choose(items, self._encoding)
         return [Choice(**answer, truncated=cut) for answer, cut in self._answers(kind, split)]
 
     def _text_answers(self, texts: Sequence[Text], head: str) -> Iterator[tuple[dict[str, Any], bool]]:
         kind = self._kind(head)
         columns = (self.bundle.task or {}).get("columns")
-        pairs = checked_texts(texts)
-        for number, (_, second) in enumerate(pairs):
-            if columns and (second is None) != (columns.get("second_text") is None):
-                form = "single texts" if second is not None else "pairs, given as (first, second)"
-                raise InputError(
-                    f"{self._where}: the model was trained on {form}; text number {number} is not"
-                )
-        rows: RowSet[Row] = RowSet([Row(pair, None, number) for number, pair in enumerate(pairs)], "texts")
-        encoding = self._encoding
-        inputs = encode_inputs(pairs, encoding.tokenizer, encoding.seq_len, encoding.truncation)
-        return self._answers(kind, LabelledRows(rows, inputs, np.zeros(len(pairs))))
+        return self._answers(kind, texts_to_score(texts, columns, self._encoding, self._where))
 
     def _kind(self, *heads: str) -> Kind:
         """Return the kind of the model's head, one of some.
@@ -219,12 +201,7 @@ class Predictor:
             InputError: the model has no head for answers, or an item is no pair of texts.
         """
         kind = self._kind("spans")
-        rows = []
-        for number, (question, passage) in enumerate(checked_texts(questions)):
-            if passage is None:
-                raise InputError(f"text number {number} is a single text; expected (question, passage)")
-            rows.append(Question(str(number), question, passage, (), False, number))
-        split = encode_questions(QuestionSet(rows, "questions"), Encoding.of(self.bundle))
+        split = questions_to_answer(questions, Encoding.of(self.bundle))
         return [Answer.of(values, cut) for values, cut in self._answers(kind, split)]
 
     def embed(
@@ -269,11 +246,8 @@ class Predictor:
             raise InputError("embed_tokens takes single texts, not pairs; give each text by itself")
         placed = self._placed(pairs, masks=False)
         found = vectors.embed_pieces(self._encoder, [text.row for text in placed], chosen, self._inference)
-        token = self.bundle.tokenizer.token
         return [
-            TokenVectors(
-                [token(id) for id in text.ids[1:-1]], text.offsets[1:-1], values[1:-1], text.truncated
-            )
+            TokenVectors(text.tokens[1:-1], text.offsets[1:-1], values[1:-1], text.truncated)
             for text, values in zip(placed, found, strict=True)
         ]
 
@@ -309,13 +283,7 @@ class Predictor:
         Raises:
             InputError: the query or a text is none, or the label is unknown or has to be named.
         """
-        if not isinstance(query, str):
-            raise InputError(f"the query is a {type(query).__name__}; expected a text")
-        singles = checked_texts(texts)
-        for number, (_, second) in enumerate(singles):
-            if second is not None:
-                raise InputError(f"text number {number} is a pair; expected a text to rank")
-        scored = self._relevance(query, [text for text, _ in singles], label)
+        scored = self._relevance(query, texts_to_rank(query, texts), label)
         ranked = [Ranked(number, *found) for number, found in enumerate(scored)]
         return sorted(ranked, key=lambda item: (-item.score, item.index))
 
@@ -343,9 +311,8 @@ class Predictor:
         Raises:
             InputError: a text is none.
         """
-        token = self.bundle.tokenizer.token
         return [
-            Tokenized(text.ids, [token(id) for id in text.ids], text.offsets, text.truncated)
+            Tokenized(text.ids, text.tokens, text.offsets, text.truncated)
             for text in self._placed(checked_texts(texts), masks)
         ]
 
@@ -371,9 +338,8 @@ class Predictor:
             raise InputError(f"{self._where}: it has no attention but LSTMs; {self._can}")
         placed = self._placed(checked_texts(texts), masks)
         weights = vectors.attention_of(self._encoder, [text.row for text in placed], self._inference)
-        token = self.bundle.tokenizer.token
         return [
-            Attention([token(id) for id in text.ids], text.offsets, values, text.truncated)
+            Attention(text.tokens, text.offsets, values, text.truncated)
             for text, values in zip(placed, weights, strict=True)
         ]
 
@@ -415,18 +381,19 @@ class Predictor:
         vocab_size = self.bundle.config.vocab_size
         if not 1 <= top <= vocab_size:
             raise InputError(f"top is {top}; it has to be between 1 and the vocabulary's {vocab_size}")
-        tokenizer = self.bundle.tokenizer
-        rows = [
-            masked_row(number, text, tokenizer, self.seq_len)
-            for number, (text, _) in enumerate(checked_texts(texts))
+        pairs = checked_texts(texts)
+        filled = filled_texts(
+            self._model,
+            [text for text, _ in pairs],
+            self.bundle.tokenizer,
+            self.seq_len,
+            top,
+            self._inference,
+        )
+        return [
+            Filled(text, [[Candidate(*found) for found in mask] for mask in masks], cut)
+            for text, masks, cut in filled
         ]
-        masks = best_pieces(self._model, rows, tokenizer, top, self._inference)
-        answers = []
-        for text, found, row in zip(texts, masks, rows, strict=True):
-            filled = tokenizer.filled(text, [scored[0][0] for scored in found])
-            candidates = [[Candidate(tokenizer.shown(id), share) for id, share in scored] for scored in found]
-            answers.append(Filled(filled, candidates, row.truncated))
-        return answers
 
     @property
     def _encoder(self) -> Bert:

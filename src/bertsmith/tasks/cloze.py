@@ -36,6 +36,32 @@ def masked_row(number: int, text: str, tokenizer: Tokenizer, seq_len: int) -> En
     return EncodedRow(ids, len(ids), len(kept) < len(pieces))
 
 
+def filled_texts(
+    model: nn.Module, texts: Sequence[str], tokenizer: Tokenizer, seq_len: int, top: int, inference: Inference
+) -> list[tuple[str, list[list[tuple[str, float]]], bool]]:
+    """Return each text with the best piece in each [MASK], the candidates of each, and whether it was cut.
+
+    Args:
+        model: with a masked language model head.
+        texts: each with at least one [MASK].
+        tokenizer: of the model.
+        seq_len: pieces of the longest text.
+        top: candidates, as pieces that people read with probabilities, best first.
+        inference: device, precision and size of batches.
+
+    Raises:
+        InputError: a text has no [MASK], or has one beyond the length.
+    """
+    rows = [masked_row(number, text, tokenizer, seq_len) for number, text in enumerate(texts)]
+    answers = []
+    masks = best_pieces(model, rows, tokenizer, top, inference)
+    for text, found, row in zip(texts, masks, rows, strict=True):
+        filled = tokenizer.filled(text, [scored[0][0] for scored in found])
+        shown = [[(tokenizer.shown(id), share) for id, share in scored] for scored in found]
+        answers.append((filled, shown, row.truncated))
+    return answers
+
+
 def best_pieces(
     model: nn.Module, rows: Sequence[EncodedRow], tokenizer: Tokenizer, top: int, inference: Inference
 ) -> list[list[ScoredPieces]]:

@@ -68,16 +68,18 @@ def prepared_model(
         quantize: "int8" or ``None``.
 
     Raises:
-        InputError: there is no such quantisation, or not on this device.
+        InputError: there is no such quantisation, or not of this model or on this device.
     """
-    if quantize == "int8" and inference.device.type == "cpu":
-        quantized.quantize(encoder_of(model), tokenizer.cls_id, tokenizer.sep_id)
-    elif quantize == "int8":
-        raise InputError("quantize int8 is for processors; leave it out on a GPU")
-    elif quantize is not None:
+    if quantize is None:
+        if inference.precision == torch.bfloat16:
+            keep_weights_in_bfloat16(model)
+        return model
+    encoder = encoder_of(model)
+    if quantize != "int8":
         raise InputError(f"quantize is {quantize!r}; take int8, or leave it out")
-    elif inference.precision == torch.bfloat16:
-        keep_weights_in_bfloat16(model)
+    if inference.device.type != "cpu" or encoder.config.mixing != "attention":
+        raise InputError("quantize int8 is for Transformers on a processor; leave it out")
+    quantized.quantize(encoder, tokenizer.cls_id, tokenizer.sep_id)
     return model
 
 

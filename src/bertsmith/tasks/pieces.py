@@ -18,12 +18,14 @@ class PlacedPieces:
 
     Attributes:
         ids: of the pieces.
+        tokens: the pieces.
         offsets: where each piece starts and ends in its text, in characters; (0, 0) for special tokens.
         second_start: place of the second text's first piece; the number of pieces when there is none.
         truncated: pieces were cut off.
     """
 
     ids: list[int]
+    tokens: list[str]
     offsets: Offsets
     second_start: int
     truncated: bool
@@ -63,7 +65,8 @@ def placed_pieces(
     ids.append(tokenizer.sep_id)
     offsets.append((0, 0))
     truncated = sum(map(len, kept)) < sum(lengths)
-    return PlacedPieces(ids, offsets, len(ids) if second_start is None else second_start, truncated)
+    tokens = [tokenizer.token(id) for id in ids]
+    return PlacedPieces(ids, tokens, offsets, len(ids) if second_start is None else second_start, truncated)
 
 
 def count_pieces(texts: Texts, tokenizer: Tokenizer) -> int:
