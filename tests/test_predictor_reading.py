@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import itertools
 import json
@@ -15,7 +16,7 @@ import torch
 
 from bertsmith.bundle import save_bundle
 from bertsmith.errors import InputError
-from bertsmith.model.bert import BertForClassification, BertForPreTraining
+from bertsmith.model.bert import Bert, BertForClassification, BertForPreTraining
 from bertsmith.model.config import BertConfig
 from bertsmith.predictor import load
 from bertsmith.tasks.inference import inference_settings
@@ -235,6 +236,14 @@ def test_settings_of_8_bits_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=message):
         load(pretrained, **settings)
+
+
+def test_8_bits_are_for_transformers(tmp_path: Path) -> None:
+    shape = dataclasses.replace(SHAPE, mixing="lstm")
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, *WORDS], TokenizerConfig())
+    save_bundle(tmp_path / "model", Bert(shape), tokenizer, None, "card")
+    with pytest.raises(InputError, match="quantize int8 is for Transformers on a processor"):
+        load(tmp_path / "model", quantize="int8")
 
 
 @pytest.mark.parametrize(

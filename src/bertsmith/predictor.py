@@ -6,28 +6,13 @@ other texts (float32: to 1e-5), and says whether its text was cut to the model's
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 
-from bertsmith.answers import (
-    Answer,
-    Attention,
-    Candidate,
-    Choice,
-    Classification,
-    Embeddings,
-    Filled,
-    Labelled,
-    Ranked,
-    Regression,
-    Similarities,
-    Tagging,
-    Tokenized,
-    TokenVectors,
-)
+from bertsmith import answers
 from bertsmith.bundle import (
     Bundle,
     load_bundle,
@@ -48,6 +33,7 @@ from bertsmith.tasks.tagged_rows import TaggedRow, row_to_tag
 from bertsmith.tasks.task import KINDS, TASKS, stored_model
 
 Text = str | tuple[str, str]
+AnswerT = TypeVar("AnswerT")
 
 
 def load(
@@ -106,34 +92,31 @@ class Predictor:
         """Names of a classifier's labels in the order of their numbers."""
         return (self.bundle.task or {}).get("labels")
 
-    def classify(self, texts: Sequence[Text]) -> list[Classification]:
+    def classify(self, texts: Sequence[Text]) -> list[answers.Classification]:
         """Return the label of each text, or of each pair given as a tuple.
 
         Raises:
             InputError: the model is no classifier, or a text is none.
         """
-        return [
-            Classification(**found, truncated=cut)
-            for found, cut in self._text_answers(texts, "classification")
-        ]
+        return self._scored(answers.Classification, texts, "classification")
 
-    def multilabel(self, texts: Sequence[Text]) -> list[Labelled]:
+    def multilabel(self, texts: Sequence[Text]) -> list[answers.Labelled]:
         """Return the labels of each text, or of each pair given as a tuple.
 
         Raises:
             InputError: the model does not give any number of labels, or a text is none.
         """
-        return [Labelled(**found, truncated=cut) for found, cut in self._text_answers(texts, "multi-label")]
+        return self._scored(answers.Labelled, texts, "multi-label")
 
-    def regress(self, texts: Sequence[Text]) -> list[Regression]:
+    def regress(self, texts: Sequence[Text]) -> list[answers.Regression]:
         """Return the value of each text, or of each pair given as a tuple.
 
         Raises:
             InputError: the model is no regression, or a text is none.
         """
-        return [Regression(**found, truncated=cut) for found, cut in self._text_answers(texts, "regression")]
+        return self._scored(answers.Regression, texts, "regression")
 
-    def tag(self, texts: Sequence[str | Sequence[str]]) -> list[Tagging]:
+    def tag(self, texts: Sequence[str | Sequence[str]]) -> list[answers.Tagging]:
         """Return a tag for each word of each text, and the entities.
 
         Args:
@@ -144,7 +127,7 @@ class Predictor:
         """
         return self.tag_rows([row_to_tag(number, text) for number, text in enumerate(listed(texts))])
 
-    def tag_rows(self, rows: Sequence[TaggedRow]) -> list[Tagging]:
+    def tag_rows(self, rows: Sequence[TaggedRow]) -> list[answers.Tagging]:
         """Return the same for rows as they are read from files; those of one document see each other.
 
         Raises:
@@ -153,9 +136,9 @@ class Predictor:
         kind = self._kind("tagging", "feature-tagging")
         labels = tuple(self.labels or ())
         split = kind.encode(TASKS["tag"], RowSet(list(rows), "texts"), labels, Encoding.of(self.bundle))
-        return [Tagging.of(answer, cut) for answer, cut in self._answers(kind, split)]
+        return [answers.Tagging.of(answer, cut) for answer, cut in self._answers(kind, split)]
 
-    def choose(self, items: Sequence[tuple[str, Sequence[str]]]) -> list[Choice]:
+    def choose(self, items: Sequence[tuple[str, Sequence[str]]]) -> list[answers.Choice]:
         """Return the best choice for each context.
 
         Args:
@@ -166,12 +149,13 @@ class Predictor:
         """
         kind = self._kind("choice")
         split = items_to_choose(items, self._encoding)
-        return [Choice(**answer, truncated=cut) for answer, cut in self._answers(kind, split)]
+        return [answers.Choice(**answer, truncated=cut) for answer, cut in self._answers(kind, split)]
 
-    def _text_answers(self, texts: Sequence[Text], head: str) -> Iterator[tuple[dict[str, Any], bool]]:
+    def _scored(self, make: Callable[..., AnswerT], texts: Sequence[Text], head: str) -> list[AnswerT]:
         kind = self._kind(head)
         columns = (self.bundle.task or {}).get("columns")
-        return self._answers(kind, texts_to_score(texts, columns, self._encoding, self._where))
+        split = texts_to_score(texts, columns, self._encoding, self._where)
+        return [make(**found, truncated=cut) for found, cut in self._answers(kind, split)]
 
     def _kind(self, *heads: str) -> Kind:
         """Return the kind of the model's head, one of some.
@@ -182,7 +166,9 @@ class Predictor:
         head = (self.bundle.task or {}).get("head")
         if head not in heads:
             verb = KINDS[heads[0]].verb
-            raise InputError(f"{self._where}: cannot {verb}, it has no {heads[0]} head; {self._can}")
+            raise InputError(
+                f"{self._where}: cannot {verb}, it has no {heads[0]} head; it can {', '.join(self.can)}"
+            )
         return KINDS[head]
 
     def _answers(self, kind: Kind, split: Split) -> Iterator[tuple[dict[str, Any], bool]]:
@@ -192,7 +178,7 @@ class Predictor:
         tuned = (self.bundle.task or {}).get("tuned") or {}
         return zip(kind.answers(split, outputs, labels, tuned), split.truncated, strict=True)
 
-    def answer(self, questions: Sequence[tuple[str, str]]) -> list[Answer]:
+    def answer(self, questions: Sequence[tuple[str, str]]) -> list[answers.Answer]:
         """Return the answer to each question out of its passage, given as (question, passage).
 
         A passage of any length is read, in windows; the answer's places count its characters.
@@ -202,7 +188,7 @@ class Predictor:
         """
         kind = self._kind("spans")
         split = questions_to_answer(questions, Encoding.of(self.bundle))
-        return [Answer.of(values, cut) for values, cut in self._answers(kind, split)]
+        return [answers.Answer.of(values, cut) for values, cut in self._answers(kind, split)]
 
     def embed(
         self,
@@ -210,7 +196,7 @@ class Predictor:
         pooling: str | None = None,
         layer: int | str = -1,
         normalize: bool | None = None,
-    ) -> Embeddings:
+    ) -> answers.Embeddings:
         """Return one vector a text.
 
         Args:
@@ -232,9 +218,9 @@ class Predictor:
         found = vectors.embed_rows(self._encoder, rows, chosen, self._inference)
         if stored.get("normalize", False) if normalize is None else normalize:
             found = vectors.normalized(found)
-        return Embeddings(found, [row.truncated for row in rows])
+        return answers.Embeddings(found, [row.truncated for row in rows])
 
-    def embed_tokens(self, texts: Sequence[str], layer: int | str = -1) -> list[TokenVectors]:
+    def embed_tokens(self, texts: Sequence[str], layer: int | str = -1) -> list[answers.TokenVectors]:
         """Return one vector for each piece of each text, with the piece's place in the text.
 
         Raises:
@@ -247,13 +233,13 @@ class Predictor:
         placed = self._placed(pairs, masks=False)
         found = vectors.embed_pieces(self._encoder, [text.row for text in placed], chosen, self._inference)
         return [
-            TokenVectors(text.tokens[1:-1], text.offsets[1:-1], values[1:-1], text.truncated)
+            answers.TokenVectors(text.tokens[1:-1], text.offsets[1:-1], values[1:-1], text.truncated)
             for text, values in zip(placed, found, strict=True)
         ]
 
     def similarity(
         self, first: Sequence[Text], second: Sequence[Text] | None = None, pooling: str | None = None
-    ) -> Similarities:
+    ) -> answers.Similarities:
         """Return the cosine of every first text's vector with every second text's.
 
         Args:
@@ -266,9 +252,9 @@ class Predictor:
         """
         rows = self.embed(first, pooling, normalize=True)
         columns = rows if second is None else self.embed(second, pooling, normalize=True)
-        return Similarities(rows.vectors @ columns.vectors.T, rows.truncated, columns.truncated)
+        return answers.Similarities(rows.vectors @ columns.vectors.T, rows.truncated, columns.truncated)
 
-    def rerank(self, query: str, texts: Sequence[str], label: str | None = None) -> list[Ranked]:
+    def rerank(self, query: str, texts: Sequence[str], label: str | None = None) -> list[answers.Ranked]:
         """Return the texts, the best one for the query first.
 
         A classifier or regression that was trained on pairs reads (query, text) together; any other model
@@ -284,7 +270,7 @@ class Predictor:
             InputError: the query or a text is none, or the label is unknown or has to be named.
         """
         scored = self._relevance(query, texts_to_rank(query, texts), label)
-        ranked = [Ranked(number, *found) for number, found in enumerate(scored)]
+        ranked = [answers.Ranked(number, *found) for number, found in enumerate(scored)]
         return sorted(ranked, key=lambda item: (-item.score, item.index))
 
     def _relevance(self, query: str, texts: list[str], label: str | None) -> list[tuple[float, bool]]:
@@ -301,7 +287,7 @@ class Predictor:
         name = relevant_label(self.labels, label, self._where)
         return [(answer.probabilities[name], answer.truncated) for answer in self.classify(pairs)]
 
-    def tokenize(self, texts: Sequence[Text], masks: bool = False) -> list[Tokenized]:
+    def tokenize(self, texts: Sequence[Text], masks: bool = False) -> list[answers.Tokenized]:
         """Return the pieces of each text or pair as the model reads them.
 
         Args:
@@ -312,7 +298,7 @@ class Predictor:
             InputError: a text is none.
         """
         return [
-            Tokenized(text.ids, text.tokens, text.offsets, text.truncated)
+            answers.Tokenized(text.ids, text.tokens, text.offsets, text.truncated)
             for text in self._placed(checked_texts(texts), masks)
         ]
 
@@ -324,7 +310,7 @@ class Predictor:
         """
         return [count_pieces(pair, self.bundle.tokenizer) for pair in checked_texts(texts)]
 
-    def attention(self, texts: Sequence[Text], masks: bool = False) -> list[Attention]:
+    def attention(self, texts: Sequence[Text], masks: bool = False) -> list[answers.Attention]:
         """Return where each piece of each text or pair looks, in every layer and head.
 
         Args:
@@ -335,11 +321,11 @@ class Predictor:
             InputError: a text is none, or the model has no attention.
         """
         if "attention" not in self.can:
-            raise InputError(f"{self._where}: it has no attention but LSTMs; {self._can}")
+            raise InputError(f"{self._where}: it has no attention but LSTMs; it can {', '.join(self.can)}")
         placed = self._placed(checked_texts(texts), masks)
         weights = vectors.attention_of(self._encoder, [text.row for text in placed], self._inference)
         return [
-            Attention(text.tokens, text.offsets, values, text.truncated)
+            answers.Attention(text.tokens, text.offsets, values, text.truncated)
             for text, values in zip(placed, weights, strict=True)
         ]
 
@@ -357,7 +343,7 @@ class Predictor:
         stored = self.bundle.task or {}
         return stored.get("settings") or {} if stored.get("head") == "embedding" else {}
 
-    def fill(self, texts: Sequence[str], top: int = 5) -> list[Filled]:
+    def fill(self, texts: Sequence[str], top: int = 5) -> list[answers.Filled]:
         """Return the most probable pieces for each [MASK] of each text.
 
         Args:
@@ -370,8 +356,8 @@ class Predictor:
         """
         if not isinstance(self._model, BertForPreTraining):
             raise InputError(
-                f"{self._where}: cannot fill, it has no masked language model head; {self._can}; "
-                "take a pretrained model that was saved with it"
+                f"{self._where}: cannot fill, it has no masked language model head; it can "
+                f"{', '.join(self.can)}; take a pretrained model that was saved with it"
             )
         if not self.bundle.config.sees_both:
             raise InputError(
@@ -391,7 +377,7 @@ class Predictor:
             self._inference,
         )
         return [
-            Filled(text, [[Candidate(*found) for found in mask] for mask in masks], cut)
+            answers.Filled(text, [[answers.Candidate(*found) for found in mask] for mask in masks], cut)
             for text, masks, cut in filled
         ]
 
@@ -412,7 +398,3 @@ class Predictor:
         fill = ("fill",) if is_filling else ()
         attention = ("attention",) if self.bundle.config.mixing == "attention" else ()
         return tuple(dict.fromkeys((*head, *fill, "embed", "similarity", "rerank", *attention, "tokenize")))
-
-    @property
-    def _can(self) -> str:
-        return f"it can {', '.join(self.can)}"
