@@ -10,6 +10,8 @@ from contextlib import suppress
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import yaml
+
 from bertsmith.errors import InputError
 
 Settings = TypeVar("Settings")
@@ -51,6 +53,30 @@ def overlay(settings: Settings, changes: Mapping[str, Any], where: str) -> Setti
             value = _checked(value, types[name], f"{where}: {name}")
         values[name] = value
     return dataclasses.replace(settings, **values)  # type: ignore[type-var]
+
+
+def nested(values: Mapping[str, str], where: str) -> dict[str, Any]:
+    """Return texts by path as nested settings, as a YAML file holds them.
+
+    Args:
+        values: such as ``{"optimizer.learning_rate": "1e-3"}``.
+        where: they are given, for messages.
+
+    Raises:
+        InputError: a text is no value.
+    """
+    changes: dict[str, Any] = {}
+    for path, text in values.items():
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise InputError(f"{where}: {path}={text} is no value") from None
+        *parents, leaf = path.split(".")
+        place = changes
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[leaf] = value
+    return changes
 
 
 def _checked(value: Any, wanted: Any, where: str) -> Any:

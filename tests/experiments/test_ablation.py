@@ -19,7 +19,7 @@ from bertsmith.bundle import load_bundle
 from bertsmith.experiments.config import AblateConfig
 from bertsmith.experiments.designs import DESIGNS, Row, mixture_row
 from bertsmith.experiments.results import Results, RowResult, Run
-from bertsmith.experiments.study import Outcome, Study, nested
+from bertsmith.experiments.study import Outcome, Study, settings_in
 from bertsmith.presets import PRESETS
 from bertsmith.recipes.pretrain import pretrain
 from tests.recipes import pretraining
@@ -282,7 +282,7 @@ def test_findings_are_computed_from_the_numbers():
 
 
 def test_settings_as_name_and_value():
-    assert nested(["batch-size=64", "optimizer.learning-rate=1e-3"], "--pretraining") == {
+    assert settings_in(["batch-size=64", "optimizer.learning-rate=1e-3"], "--pretraining") == {
         "batch_size": 64,
         "optimizer": {"learning_rate": "1e-3"},  # YAML's text; overlay makes a number of it
     }

@@ -123,7 +123,7 @@ def test_preparing_beside_datasets(tmp_path: Path, capsys) -> None:
     "settings, words",
     [
         ({"work": "pretain"}, "did you mean 'pretrain'?"),
-        ({"work": "embed"}, "'embed' is unknown"),
+        ({"work": "embe"}, "did you mean 'embed'?"),
         ({"work": "pretrain", "model": "m"}, "--model would be ignored"),
         ({"work": "pretrain", "shapes": ["huge"]}, "shape 'huge' is unknown"),
         ({"work": "pretrain", "repeats": -1}, "repeats is -1"),

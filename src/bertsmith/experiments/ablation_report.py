@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from importlib.resources import files as package_files
 from pathlib import Path
 
 from bertsmith.experiments import plots, results, shown
 from bertsmith.experiments.command import flags_of, flat
 from bertsmith.experiments.config import AblateConfig
 from bertsmith.experiments.designs import Column
-from bertsmith.experiments.page import Table
+from bertsmith.experiments.page import Table, rendered
 from bertsmith.experiments.plots import COLORS, Curve
 from bertsmith.experiments.results import Results
 from bertsmith.files import write_text
-from bertsmith.recipes.demo_report import imported
 
 
 def write_report(directory: Path, found: Results, config: AblateConfig) -> Path:
@@ -32,18 +30,12 @@ def html(found: Results, config: AblateConfig) -> str:
     Raises:
         InputError: a package of the extra ``report`` is missing.
     """
-    jinja2 = imported("jinja2")
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    folder = package_files("bertsmith.experiments")
-    template = folder.joinpath("ablation_page.html").read_text(encoding="utf-8")
     settings = {name: shown.text(value) for name, value in flat(found.base).items() if name != "out"}
-    page: str = environment.from_string(template).render(
-        style=folder.joinpath("page_style.css").read_text(encoding="utf-8"),
+    return rendered(
+        "ablation_page.html",
         title=found.design.title,
         source=found.design.source,
-        table=Table(results.headings(found), results.lines(found)),
+        main_table=Table(results.headings(found), results.lines(found)),
         findings=found.findings(),
         doubts=found.doubts(),
         figures=list(figures(found).values()),
@@ -60,7 +52,6 @@ def html(found: Results, config: AblateConfig) -> str:
             )
         ),
     )
-    return page
 
 
 def command_of(config: AblateConfig) -> str:

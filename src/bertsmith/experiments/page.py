@@ -4,12 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 from bertsmith.experiments import shown
 from bertsmith.experiments.command import command_of, settings_of
 from bertsmith.experiments.plots import COLORS
 from bertsmith.experiments.runs import Run
+from bertsmith.recipes.demo_report import imported
+
+
+def rendered(template: str, **values: Any) -> str:
+    """Return a page of this folder's template, with the macros and the style that all share.
+
+    Raises:
+        InputError: a package of the extra ``report`` is missing.
+    """
+    jinja2 = imported("jinja2")
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    macros, body, style = (
+        files("bertsmith.experiments").joinpath(name).read_text(encoding="utf-8")
+        for name in ("page_macros.html", template, "page_style.css")
+    )
+    page: str = environment.from_string(macros + body).render(style=style, **values)
+    return page
 
 
 @dataclass(frozen=True)

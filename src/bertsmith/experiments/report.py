@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from bertsmith import files
 from bertsmith.errors import InputError
 from bertsmith.experiments.comparison import compare
 from bertsmith.experiments.fine_tuned import fine_tuned
-from bertsmith.experiments.page import badge
+from bertsmith.experiments.page import badge, rendered
 from bertsmith.experiments.pretrained import pretrained
 from bertsmith.experiments.runs import FINE_TUNING, PRETRAINING, Run, read_runs
 from bertsmith.recipes.config import ReportConfig
@@ -48,24 +47,17 @@ def html(runs: list[Run], config: ReportConfig) -> str:
         InputError: a package of the extra ``report`` is missing.
     """
     imported("matplotlib")
-    jinja2 = imported("jinja2")
     of_kind = {kind: [run for run in runs if run.kind == kind] for kind in (FINE_TUNING, PRETRAINING)}
     numbers = itertools.count()
     badged = {kind: [(run, badge(next(numbers))) for run in some] for kind, some in of_kind.items()}
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    folder = package_files("bertsmith.experiments")
-    template = folder.joinpath("report_page.html").read_text(encoding="utf-8")
-    page: str = environment.from_string(template).render(
-        style=folder.joinpath("page_style.css").read_text(encoding="utf-8"),
+    return rendered(
+        "report_page.html",
         title=config.title or _title(runs),
         comparisons=[compare(kind, some) for kind, some in badged.items() if len(some) > 1],
         fine_tuned=[fine_tuned(run, letter, config.errors) for run, letter in badged[FINE_TUNING]],
         pretrained=[pretrained(run, letter) for run, letter in badged[PRETRAINING]],
         several=len(runs) > 1,
     )
-    return page
 
 
 def _title(runs: list[Run]) -> str:

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 from bertsmith import presets
 from bertsmith.bundle import load_bundle, save_bundle
-from bertsmith.config import nearest, overlay, to_dict
+from bertsmith.config import nearest, nested, overlay, to_dict
 from bertsmith.data.shards import Instances
 from bertsmith.errors import InputError, RunError
 from bertsmith.experiments.config import AblateConfig
@@ -94,7 +94,7 @@ class Study:
             raise InputError(f"unknown preset {config.preset!r}; {hint}")
         base = presets.PRESETS[config.preset](config.data, "")
         base = dataclasses.replace(base, steps=config.steps, budget=config.budget)
-        return overlay(base, nested(config.pretraining, "--pretraining"), "--pretraining")
+        return overlay(base, settings_in(config.pretraining, "--pretraining"), "--pretraining")
 
     def pretraining(self, row: Row, seed: int) -> PretrainConfig:
         """Return the settings of a row's pretraining; its directory follows from them."""
@@ -225,7 +225,7 @@ class Study:
         data = str(task_directory(self.config.task_data, column.task))
         start = FinetuneConfig(column.task, str(model), data, "", features=changes.get("features"))
         config = overlay(
-            RECIPES["default"](start), nested(self.config.finetuning, "--finetuning"), "--finetuning"
+            RECIPES["default"](start), settings_in(self.config.finetuning, "--finetuning"), "--finetuning"
         )
         config = dataclasses.replace(overlay(config, changes, f"row {row.name}"), seed=seed)
         identity = to_dict(config) | {"model": _named_in(model, self.out), "data": "", "out": ""}
@@ -233,27 +233,19 @@ class Study:
         return dataclasses.replace(config, out=str(self.out / "fine-tuned" / name))
 
 
-def nested(words: Sequence[str], flag: str) -> dict[str, Any]:
+def settings_in(words: Sequence[str], flag: str) -> dict[str, Any]:
     """Return settings given as NAME=VALUE as a settings file holds them, nested.
 
     Raises:
         InputError: one has no value.
     """
-    changes: dict[str, Any] = {}
+    values = {}
     for word in words:
         name, has_value, text = word.partition("=")
         if not has_value:
             raise InputError(f"{flag} {word!r}: expected NAME=VALUE, such as batch-size=64")
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
-            raise InputError(f"{flag} {word!r}: {text!r} is no value") from None
-        *parents, leaf = name.strip().replace("-", "_").split(".")
-        place = changes
-        for parent in parents:
-            place = place.setdefault(parent, {})
-        place[leaf] = value
-    return changes
+        values[name.strip().replace("-", "_")] = text
+    return nested(values, flag)
 
 
 def _is_number(value: Any) -> bool:

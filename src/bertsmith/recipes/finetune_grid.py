@@ -8,9 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
-from bertsmith.config import nearest, overlay, to_dict
+from bertsmith.config import nearest, nested, overlay, to_dict
 from bertsmith.errors import InputError
 from bertsmith.recipes.config import FinetuneConfig
 from bertsmith.recipes.finetune_recipes import RECIPES
@@ -87,7 +85,7 @@ def cells_of(config: FinetuneConfig) -> list[Cell]:
     _require_free(config, axes)
     cells = []
     for combination in itertools.product(*axes.values()):
-        changed = overlay(config, _nested(dict(zip(axes, combination, strict=True))), "--grid")
+        changed = overlay(config, nested(dict(zip(axes, combination, strict=True)), "--grid"), "--grid")
         check(changed)
         cells.append(Cell({name: _value_of(changed, name) for name in axes}, changed))
     for name, texts in axes.items():
@@ -132,22 +130,6 @@ def _axis(text: str) -> tuple[str, list[str]]:
     if not all(parts):
         raise InputError(f"--grid {text!r}: a value is empty; write for example {name}=1,2")
     return name, parts
-
-
-def _nested(values: Mapping[str, str]) -> dict[str, Any]:
-    """Return texts by path as nested settings, as a settings file holds them."""
-    changes: dict[str, Any] = {}
-    for path, text in values.items():
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
-            raise InputError(f"--grid: {path}={text} is no value") from None
-        *parents, leaf = path.split(".")
-        place = changes
-        for parent in parents:
-            place = place.setdefault(parent, {})
-        place[leaf] = value
-    return changes
 
 
 def _value_of(config: FinetuneConfig, path: str) -> Any:
