@@ -156,3 +156,11 @@ def test_the_peak_grows_with_what_is_held():
     assert 50 << 20 < grown < 100 << 20
     assert above_held < 30 << 20
     assert 50 << 20 < given_back < 100 << 20
+
+
+@pytest.mark.parametrize("threads", [0, -1, 100_000])
+def test_threads_that_no_machine_has_are_refused(threads: int) -> None:
+    before = torch.get_num_threads()
+    with pytest.raises(InputError, match=f"threads is {threads}; "):
+        device.set_threads(threads)
+    assert torch.get_num_threads() == before

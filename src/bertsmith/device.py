@@ -14,6 +14,7 @@ import torch
 from bertsmith.errors import InputError
 
 _PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_MOST_THREADS = 1024
 # Options of glibc's mallopt(3), from malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
@@ -162,6 +163,8 @@ def set_threads(threads: int | None) -> int:
         return limit_threads()
     if threads < 1:
         raise InputError(f"threads is {threads}; it has to be at least 1")
+    if threads > _MOST_THREADS:  # the process would die when it starts them
+        raise InputError(f"threads is {threads}; take at most {_MOST_THREADS}, best one a processor")
     torch.set_num_threads(threads)
     return threads
 

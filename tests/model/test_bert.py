@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from bertsmith.errors import InputError
 from bertsmith.interop.huggingface import config_to_huggingface
 from bertsmith.interop.weight_names import settle_decoder, state_from_huggingface, state_to_huggingface
 from bertsmith.model.bert import (
@@ -304,3 +305,9 @@ def test_the_top_layers_are_drawn_anew_and_nothing_else_is(norm):
     torch.manual_seed(1)
     reinitialize_top(again, 2)
     assert torch.equal(again.bert.layers[3].output.weight, model.bert.layers[3].output.weight)
+
+
+@pytest.mark.parametrize("name", ["hidden_size", "num_layers", "max_positions", "vocab_size"])
+def test_sizes_that_only_a_broken_file_has_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match=f"{name} is {10**30}; it can be at most"):
+        BertConfig(**{name: 10**30})

@@ -159,7 +159,7 @@ def test_an_index_belongs_to_its_model_and_its_corpus(model: Path, corpus: Path,
     (index / "starts.npy").write_bytes(b"")
     with pytest.raises(InputError, match="no whole index"):
         search(config(model, "so", index=index))
-    with pytest.raises(InputError, match="no whole index"):
+    with pytest.raises(InputError, match="is no index; name another"):
         search(config(model, "so", index=model))
 
 
@@ -241,3 +241,29 @@ def test_the_command_line(
     assert run([*words, "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["results"][0]["results"]) == 2
     assert run([*words, "--method", "none"]) == 2
+
+
+def test_queries_are_opened_before_an_index_is_built(model: Path, corpus: Path, tmp_path: Path) -> None:
+    queries = write_json(tmp_path / "queries.jsonl", [{"query": "so"}])
+    index, out = tmp_path / "index", tmp_path / "found.jsonl"
+    for wrong in ({"queries": tmp_path / "none.jsonl"}, {"queries": queries, "query_text": "other"}):
+        with pytest.raises(InputError, match=r"no such file|no column"):
+            search(config(model, corpus=corpus, index=index, out=out, **wrong))
+        assert not index.exists()
+        assert not out.exists()
+
+
+def test_results_are_not_written_into_the_index(model: Path, corpus: Path, tmp_path: Path) -> None:
+    queries, index = write_json(tmp_path / "queries.jsonl", [{"query": "so"}]), tmp_path / "index"
+    search(config(model, "so", corpus=corpus, index=index))
+    before = (index / "index.json").read_bytes()
+    with pytest.raises(InputError, match="lies in the index"):
+        search(config(model, index=index, queries=queries, out=index / "index.json"))
+    assert (index / "index.json").read_bytes() == before
+
+
+def test_a_directory_of_something_else_is_not_called_a_broken_index(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    for place in (tmp_path / "photos", write_json(tmp_path / "file", [])):
+        with pytest.raises(InputError, match="is no index; name another"):
+            search(config(model, "so", index=place))

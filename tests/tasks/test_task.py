@@ -7,13 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from bertsmith.bundle import load_bundle
 from bertsmith.errors import InputError
 from bertsmith.tasks.classification import label_numbers, labels_of
 from bertsmith.tasks.regression import label_values
 from bertsmith.tasks.rows import Columns, Row
 from bertsmith.tasks.source import DataSource
-from bertsmith.tasks.task import TASKS, find_task
+from bertsmith.tasks.task import TASKS, find_task, stored_model
+from tests.recipes import tiny
 
 
 def rows(*labels: str) -> list[Row]:
@@ -137,3 +140,14 @@ def test_a_glue_file_without_a_row_is_refused(tmp_path: Path, split: str) -> Non
 def test_own_data_is_a_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"a directory; name a \.csv"):
         TASKS["classify"].read(DataSource(str(tmp_path)), "dev")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_a_model_with_a_weight_that_is_no_number_gives_no_answers(tmp_path: Path, value: float) -> None:
+    bundle = load_bundle(tiny.save_model(tmp_path / "model"))
+    stored_model(bundle)
+    name = "mlm_head.dense.weight"
+    bundle.state[name] = torch.clone(bundle.state[name])
+    bundle.state[name][1, 2] = value
+    with pytest.raises(InputError, match=f"{name} holds NaN or infinity, the model is broken"):
+        stored_model(bundle)

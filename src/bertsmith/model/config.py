@@ -11,6 +11,7 @@ FAMILIES = ("bert", "roberta")
 NORMS = ("post", "pre")
 CONTEXTS = ("both", "left")
 MIXINGS = ("attention", "lstm")
+_LARGEST, _MOST_LAYERS = 1 << 24, 4096  # beyond is a broken file, which no memory holds
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,11 @@ class BertConfig:
         for name in sizes:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; it has to be at least 1")
+            largest = _MOST_LAYERS if name == "num_layers" else _LARGEST
+            if getattr(self, name) > largest:
+                raise InputError(f"{name} is {getattr(self, name)}; it can be at most {largest}")
+        if self.vocab_size > _LARGEST:
+            raise InputError(f"vocab_size is {self.vocab_size}; it can be at most {_LARGEST}")
         if self.vocab_size < 0:
             raise InputError(f"vocab_size is {self.vocab_size}; it has to be 0 (from the data) or more")
         if self.hidden_size % self.num_heads:

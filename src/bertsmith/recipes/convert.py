@@ -85,7 +85,7 @@ def _bundle(source: Source, config: ConvertConfig) -> Bundle:
     if names is None:
         head = task.get("head", "no")
         raise InputError(f"--labels would be ignored: the model has {head} head whose outputs have no names")
-    if len(config.labels) != len(names) or len(set(config.labels)) != len(names):
+    if len(config.labels) != len(names) or len({*config.labels} - {""}) != len(names):
         raise InputError(f"--labels names {', '.join(config.labels)}; expected {len(names)} different names")
     return dataclasses.replace(bundle, task=task | {"labels": config.labels})
 

@@ -35,6 +35,10 @@ def search(config: SearchConfig) -> dict[str, Any]:
     _check(config)
     model = predictor.load(config.model, config.precision, config.batch_tokens)
     counts = {"queries": 0, "truncated_queries": 0, "queries_without_text": 0}
+    if config.queries is None:
+        queries = iter([(0, text) for text in config.query])
+    else:  # opened before the index is built, which may take hours
+        queries = read_queries(config.queries, config.query_text)
     with _index_directory(config) as directory:
         is_new = not directory.exists()
         if is_new:
@@ -44,7 +48,7 @@ def search(config: SearchConfig) -> dict[str, Any]:
         index = open_index(directory, model, config.method)
         if not is_new and config.corpus is not None:
             _check_corpus(config.corpus, index)
-        answers = _answers(config, model, index, counts)
+        answers = _answers(queries, config.top, model, index, counts)
         if config.out is None:
             found: dict[str, Any] = {"results": list(answers)}
         else:
@@ -107,6 +111,8 @@ def _check_queries(config: SearchConfig) -> None:
         files.require_no_directory(out)
         if out.resolve() in {Path(str(path)).resolve() for path in (config.queries, config.corpus)}:
             raise InputError(f"--out {out} is a file that is read, which would be lost; choose another")
+        if config.index is not None and Path(config.index).resolve() in out.resolve().parents:
+            raise InputError(f"--out {out} lies in the index, whose files are its own; choose another place")
 
 
 @contextlib.contextmanager
@@ -134,15 +140,17 @@ def _check_corpus(corpus: str, index: SearchIndex) -> None:
 
 
 def _answers(
-    config: SearchConfig, model: predictor.Predictor, index: SearchIndex, counts: dict[str, int]
+    queries: Iterator[tuple[int, str]],
+    top: int,
+    model: predictor.Predictor,
+    index: SearchIndex,
+    counts: dict[str, int],
 ) -> Iterator[dict[str, Any]]:
     """Yield the results of each query, or its error, in the order of the queries; count them."""
-    in_file = None if config.queries is None else read_queries(config.queries, config.query_text)
-    queries = in_file or iter([(0, text) for text in config.query])
     while chunk := list(islice(queries, _QUERIES_AT_ONCE)):
         whole = [text for _, text in chunk if text]
         embedded = model.embed(whole, normalize=True)
-        found = zip(index.find(embedded.vectors, config.top), embedded.truncated, strict=True)
+        found = zip(index.find(embedded.vectors, top), embedded.truncated, strict=True)
         for line, text in chunk:
             counts["queries"] += 1
             if not text:

@@ -95,7 +95,7 @@ class Corpus:
 
 
 def read_queries(path: str, column: str | None) -> Iterator[tuple[int, str]]:
-    """Yield line and text of each query of a file, in its order; an empty one is "".
+    """Open a file of queries; return an iterator over line and text of each, in its order; an empty one is "".
 
     Args:
         path: the file; - is text lines on standard input.
@@ -108,8 +108,9 @@ def read_queries(path: str, column: str | None) -> Iterator[tuple[int, str]]:
     found = _column(table, "query-text", column, _QUERY_NAMES)
     if found is None:
         raise InputError(_unknown(table, "query", "query-text"))
-    for line, values in table.records:
-        yield line, _text(f"{path}, line {line}:", found, values.get(found))
+    return (
+        (line, _text(f"{path}, line {line}:", found, values.get(found))) for line, values in table.records
+    )
 
 
 def _column(table: Table, flag: str, named: str | None, guesses: Sequence[str]) -> str | None:

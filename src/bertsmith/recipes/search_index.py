@@ -163,6 +163,8 @@ def open_index(directory: Path, model: Predictor, method: str) -> SearchIndex:
     Raises:
         InputError: it is no whole index, or of another model, or has no graph.
     """
+    if not (directory / _FACTS).is_file():
+        raise InputError(f"--index {directory}: is there, but is no index; name another directory")
     try:
         index = _opened(directory)
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:

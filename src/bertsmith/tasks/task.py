@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import torch
 from torch import nn
 
 from bertsmith.bundle import Bundle, load_encoder, load_pretraining_model
@@ -117,7 +119,17 @@ TASKS: Mapping[str, Task] = {
 
 
 def stored_model(bundle: Bundle) -> nn.Module:
-    """Return a model directory's model with the head that is stored, or the encoder alone."""
+    """Return a model directory's model with the head that is stored, or the encoder alone.
+
+    Raises:
+        InputError: a weight is NaN or infinite, so that no answer would be one.
+    """
+    for name, value in bundle.state.items():
+        if not all(math.isfinite(bound) for bound in torch.aminmax(value)):
+            raise InputError(
+                f"{bundle.directory}: {name} holds NaN or infinity, the model is broken; get it again, or "
+                "train it anew at a lower rate"
+            )
     kind = KINDS.get((bundle.task or {}).get("head") or "")
     if kind is not None:
         return kind.load_model(bundle, None)
