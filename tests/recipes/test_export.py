@@ -311,3 +311,9 @@ def test_an_embedding_model_gives_its_vectors(minilm_path: Path, tmp_path: Path)
     session = onnxruntime.InferenceSession(out / "onnx" / "model.onnx")
     (vectors,) = session.run(["sentence_embedding"], inputs)
     np.testing.assert_allclose(vectors, bertsmith.load(minilm_path).embed(texts, normalize=True), atol=1e-5)
+
+
+def test_an_embedding_model_is_exported_for_transformers(embedder: dict[str, str], tmp_path: Path) -> None:
+    report = export(ExportConfig(embedder["model"], str(tmp_path / "out"), to="hf"))
+    assert report["variants"]["hf"]["largest_difference"] < 1e-5
+    assert (tmp_path / "out" / "modules.json").is_file()

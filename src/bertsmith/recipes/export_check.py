@@ -110,7 +110,9 @@ class Measure:
         pairs = [(_outputs(self.model, tokens), _outputs(other, tokens))]
         if self.pooling is not None:
             _, inputs = rectangles(tokens, self.bundle.config.num_segments)
-            pairs.append((self._vectors(pairs[0][0], tokens), run(inputs)["sentence_embedding"]))
+            theirs = run(inputs).get("sentence_embedding")
+            if theirs is not None:  # transformers knows the encoder alone, whose outputs were compared
+                pairs.append((self._vectors(pairs[0][0], tokens), theirs))
         return pairs
 
     def _vectors(self, hidden: NDArray[np.float32], tokens: Tokens) -> NDArray[np.float32]:

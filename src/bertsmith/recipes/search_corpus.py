@@ -95,7 +95,7 @@ class Corpus:
 
 
 def read_queries(path: str, column: str | None) -> Iterator[tuple[int, str]]:
-    """Open a file of queries; return an iterator over line and text of each, in its order; an empty one is "".
+    """Open a file of queries; return line and text of each, in its order; an empty one is "".
 
     Args:
         path: the file; - is text lines on standard input.
