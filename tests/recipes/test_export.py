@@ -190,10 +190,15 @@ def test_c054_an_old_opset_is_refused_before_anything_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_for_transformers_is_proved_by_transformers(folder: Path, tmp_path: Path) -> None:
+def test_a_directory_for_transformers_is_proved_by_transformers(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     transformers = pytest.importorskip("transformers")
+    transformers.logging.enable_progress_bar()
     out = tmp_path / "out"
     result = export(settings(folder, out, to="hf"))
+    assert "Loading weights" not in capsys.readouterr().err
+    assert transformers.logging.is_progress_bar_enabled(), "as the caller had it"
     found = result["variants"]["hf"]
     assert found["loss"] == 0.0
     assert found["largest_difference"] < 1e-5

@@ -132,7 +132,13 @@ def transformers_run(directory: Path) -> Run:
     import transformers
 
     (architecture,) = transformers.AutoConfig.from_pretrained(directory).architectures
-    model = getattr(transformers, architecture).from_pretrained(directory).eval()
+    showed = transformers.logging.is_progress_bar_enabled()
+    transformers.logging.disable_progress_bar()
+    try:
+        model = getattr(transformers, architecture).from_pretrained(directory).eval()
+    finally:
+        if showed:
+            transformers.logging.enable_progress_bar()
 
     def run(inputs: Mapping[str, NDArray[np.int64]]) -> Mapping[str, NDArray[np.float32]]:
         with torch.no_grad():
