@@ -30,7 +30,7 @@ _UNDECODABLE = "\ufffd"
 
 
 class ByteLevelBpe:
-    """What byte-level BPE does its own way; see ``tokenizer.Scheme``."""
+    """What byte-level BPE does its own way; see ``scheme.Scheme``."""
 
     algorithm = "bpe"
     specials = SPECIALS

@@ -15,18 +15,18 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import tokenizers
 
 from bertsmith.config import to_dict
 from bertsmith.errors import InputError
 from bertsmith.files import write_json, write_text
 from bertsmith.text import bpe, wordpiece
 from bertsmith.text.bpe import ByteLevelBpe
-from bertsmith.text.config import BpeConfig, SpecialTokens, TokenizerConfig
+from bertsmith.text.config import BpeConfig, TokenizerConfig
+from bertsmith.text.scheme import Scheme
 from bertsmith.text.wordpiece import CONTINUATION, WordPiece, holds_capitals
 
 __all__ = ["CONTINUATION", "SPECIAL_TOKENS", "UNK", "Tokenizer", "holds_capitals"]
@@ -39,62 +39,6 @@ UNK = wordpiece.SPECIALS.unk
 TOKENIZER_FILE = "tokenizer.json"
 SETTINGS_FILE = "tokenizer_config.json"
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-class Scheme(Protocol):
-    """What each kind of vocabulary does its own way.
-
-    Attributes:
-        algorithm: its name.
-        specials: its special tokens.
-        masks: what stands for a mask in a text to fill.
-        separators_between: how many separators stand between the texts of a pair.
-    """
-
-    algorithm: str
-    specials: SpecialTokens
-    masks: tuple[str, ...]
-    separators_between: int
-
-    def engine(self, ids: dict[str, int]) -> tokenizers.Tokenizer:
-        """Return what encodes; it knows no special tokens in text."""
-        ...
-
-    def exported(self, ids: dict[str, int]) -> tokenizers.Tokenizer:
-        """Return an engine for other programs, which knows and adds special tokens."""
-        ...
-
-    def continues(self, piece: str) -> bool:
-        """Say whether a piece goes on with a word."""
-        ...
-
-    def shown(self, piece: str) -> str:
-        """Return a piece as people read it."""
-        ...
-
-    def attached(self, text: str, piece: str) -> str:
-        """Return a text with a piece at its end."""
-        ...
-
-    def joined(self, pieces: Sequence[str]) -> str:
-        """Return the text of pieces."""
-        ...
-
-    def before_mask(self, text: str) -> str:
-        """Return the text before a mask as it is encoded."""
-        ...
-
-    def in_document(self, sentences: Sequence[str]) -> Sequence[str]:
-        """Return a document's sentences as they are encoded one by one."""
-        ...
-
-    def write(self, directory: Path, vocab: Sequence[str], name: str | None) -> None:
-        """Write the vocabulary's own files; ``None``: under their usual names."""
-        ...
-
-    def settings(self) -> dict[str, Any]:
-        """Return what tokenizer_config.json says besides the special tokens."""
-        ...
 
 
 class Tokenizer:

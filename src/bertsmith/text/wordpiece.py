@@ -32,7 +32,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 class WordPiece:
-    """What WordPiece does its own way; see ``tokenizer.Scheme``."""
+    """What WordPiece does its own way; see ``scheme.Scheme``."""
 
     algorithm = "wordpiece"
     specials = SPECIALS
