@@ -188,11 +188,15 @@ class Batcher:
         with self._change:
             while not self._stopping:
                 now = time.monotonic()
-                due = [lane.since + self._wait_seconds for lane in self._lanes.values()]
-                for (key, lane), moment in zip(self._lanes.items(), due, strict=True):
-                    if moment <= now or lane.pieces >= self._batch_pieces:
-                        return self._take(key, lane)
-                self._change.wait(min(due) - now if due else None)
+                due = {key: lane.since + self._wait_seconds for key, lane in self._lanes.items()}
+                ready = [
+                    key
+                    for key, lane in self._lanes.items()
+                    if due[key] <= now or lane.pieces >= self._batch_pieces
+                ]
+                if ready:
+                    return self._take(ready[0], self._lanes[ready[0]])
+                self._change.wait(min(due.values()) - now if due else None)
         return None
 
     def _take(self, key: Hashable, lane: _Lane) -> list[tuple[Job, int]]:
