@@ -17,7 +17,7 @@ from bertsmith.distributed import Ranks
 from bertsmith.errors import InputError
 from bertsmith.recipes.pretrain import pretrain
 from bertsmith.recipes.pretrain_phases import Phases
-from bertsmith.recipes.pretrain_run import tokenizer_of
+from bertsmith.recipes.pretrain_settings import tokenizer_of
 from bertsmith.training import checkpoint
 from bertsmith.training.schedule import Budget
 from tests.recipes import pretraining

@@ -39,17 +39,7 @@ from bertsmith.recipes.pretrain_ranks import (
     warn_of_other_machine,
 )
 from bertsmith.recipes.pretrain_rollback import check_rollback, go_back
-from bertsmith.recipes.pretrain_run import (
-    Parts,
-    Standing,
-    architecture_of,
-    check,
-    fixed_settings,
-    headline,
-    log_means,
-    open_run,
-    tokenizer_of,
-)
+from bertsmith.recipes.pretrain_run import Parts, Standing, headline, log_means
 from bertsmith.recipes.pretrain_saving import (
     interrupted,
     save_if_due,
@@ -57,6 +47,13 @@ from bertsmith.recipes.pretrain_saving import (
     save_unless_saved,
     whole_model,
     write_results,
+)
+from bertsmith.recipes.pretrain_settings import (
+    architecture_of,
+    check,
+    fixed_settings,
+    open_run,
+    tokenizer_of,
 )
 from bertsmith.recipes.pretrain_watch import progress_line, watch, watch_the_end
 from bertsmith.runlog import RunLog, write_config, write_environment
