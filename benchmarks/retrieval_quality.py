@@ -22,27 +22,28 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import random
 import statistics
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from local_data import data_directory
 from peer_training import train_epochs
 from quality_runs import (
     SIDES,
-    add_run_arguments,
     add_training_arguments,
     best_epoch,
     choose_model,
     dev_of_epochs,
+    drawn,
     finetune_ours,
+    parsed,
     read_runs,
     run_sides,
     spread,
+    task_parser,
     versions,
+    write_lines,
 )
 
 METRICS = {
@@ -61,17 +62,11 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--task", choices=list(METRICS), required=True)
-    parser.add_argument("--model", default=None, help="model directory; default: the installed MiniLM")
-    parser.add_argument("--data", default=data_directory(), help="directory with squad and glue")
-    add_run_arguments(parser, "results/retrieval_quality", seeds=1)
+    parser = task_parser(__doc__, list(METRICS), "squad and glue", "results/retrieval_quality")
     add_training_arguments(parser, epochs=1, batch_size=64, rate=5e-5, seq_len=256)
     parser.add_argument("--train-rows", type=int, default=4000, help="0: all")
     parser.add_argument("--dev-rows", type=int, default=2000, help="questions of dev; 0: all (STS-B: always)")
-    arguments = parser.parse_args()
-    if not arguments.print and arguments.data is None:
-        parser.error("name the directory of the data with --data")
+    arguments = parsed(parser)
     choose_model(arguments)
     return arguments
 
@@ -86,21 +81,16 @@ def measure(side: str, seed: int, arguments: argparse.Namespace) -> dict[str, An
 
 def write_rows(arguments: argparse.Namespace, seed: int, directory: Path) -> tuple[Path, Path]:
     """Write the training and the dev rows that both sides read."""
-    splits = (squad_rows if arguments.task == "squad" else stsb_rows)(Path(arguments.data))
-    numbers = (arguments.train_rows, arguments.dev_rows if arguments.task == "squad" else 0)
-    written = []
-    for name, rows, number, draw in zip(
-        ("train", "dev"), splits, numbers, (random.Random(seed), random.Random(0)), strict=True
-    ):
-        chosen = sorted(draw.sample(range(len(rows)), min(number or len(rows), len(rows))))
-        found = [rows[index] for index in chosen]
-        if arguments.task == "squad" and name == "dev":  # every paragraph is looked at
-            others = {row["positive"] for row in rows} - {row["positive"] for row in found}
-            found[0] = {**found[0], "negatives": sorted(others)}
-        path = directory / f"{name}.jsonl"
-        path.write_text("\n".join(json.dumps(row) for row in found), encoding="utf-8")
-        written.append(path)
-    return written[0], written[1]
+    is_squad = arguments.task == "squad"
+    train, dev = (squad_rows if is_squad else stsb_rows)(Path(arguments.data))
+    chosen = drawn(dev, arguments.dev_rows if is_squad else 0, 0)
+    if is_squad:  # every paragraph is looked at
+        others = {row["positive"] for row in dev} - {row["positive"] for row in chosen}
+        chosen[0] = {**chosen[0], "negatives": sorted(others)}
+    return (
+        write_lines(directory / "train.jsonl", drawn(train, arguments.train_rows, seed)),
+        write_lines(directory / "dev.jsonl", chosen),
+    )
 
 
 def squad_rows(data: Path) -> tuple[Rows, Rows]:

@@ -21,24 +21,25 @@ import argparse
 import gzip
 import json
 import math
-import random
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from local_data import data_directory
 from peer_training import train_epochs
 from quality_runs import (
-    add_run_arguments,
     add_training_arguments,
     best_epoch,
     choose_model,
     dev_of_epochs,
+    drawn,
     finetune_ours,
     means_of_both,
+    parsed,
     read_runs,
     run_sides,
+    task_parser,
     versions,
+    write_lines,
 )
 
 MAIN_METRIC = {"squad1": "f1", "squad2": "f1", "cmrc2018": "average"}
@@ -55,18 +56,12 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--task", choices=list(MAIN_METRIC), required=True)
-    parser.add_argument("--model", default=None, help="model directory; default: the installed MiniLM")
-    parser.add_argument("--data", default=data_directory(), help="directory with squad and cmrc2018")
-    add_run_arguments(parser, "results/squad_quality", seeds=1)
+    parser = task_parser(__doc__, list(MAIN_METRIC), "squad and cmrc2018", "results/squad_quality")
     add_training_arguments(parser, epochs=2, batch_size=16, rate=1e-4, seq_len=384)
     parser.add_argument("--train-rows", type=int, default=2500, help="0: all")
     parser.add_argument("--dev-rows", type=int, default=1000, help="0: all")
     parser.add_argument("--window-overlap", type=int, default=128)
-    arguments = parser.parse_args()
-    if not arguments.print and arguments.data is None:
-        parser.error("name the directory of the data with --data")
+    arguments = parsed(parser)
     choose_model(arguments)
     return arguments
 
@@ -89,17 +84,11 @@ def write_rows(arguments: argparse.Namespace, seed: int, directory: Path) -> tup
         train, dev = both[::2], both[1::2]
     else:
         train, dev = (articles(data / "cmrc2018" / f"cmrc2018_{name}.json.gz") for name in ("trial", "dev"))
-    written = []
-    for name, split, number, draw in (
-        ("train", train, arguments.train_rows, random.Random(seed)),
-        ("dev", dev, arguments.dev_rows, random.Random(0)),
-    ):
-        rows = [row for article in split for row in article]
-        chosen = sorted(draw.sample(range(len(rows)), min(number or len(rows), len(rows))))
-        path = directory / f"{name}.jsonl"
-        path.write_text("\n".join(json.dumps(rows[index]) for index in chosen), encoding="utf-8")
-        written.append(path)
-    return written[0], written[1]
+    train_rows, dev_rows = ([row for article in split for row in article] for split in (train, dev))
+    return (
+        write_lines(directory / "train.jsonl", drawn(train_rows, arguments.train_rows, seed)),
+        write_lines(directory / "dev.jsonl", drawn(dev_rows, arguments.dev_rows, 0)),
+    )
 
 
 def articles(path: Path) -> list[Rows]:

@@ -26,18 +26,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from local_data import data_directory
 from peer_training import train_epochs
 from quality_runs import (
-    add_run_arguments,
     best_epoch,
     choose_model,
     dev_of_epochs,
     finetune_ours,
+    parsed,
     read_runs,
     run_once,
     seeds_of,
     spread,
+    task_parser,
     versions,
 )
 
@@ -61,23 +61,17 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--task", choices=["conll", "cluener"], required=True)
-    parser.add_argument("--model", default=None, help="model directory; default: the installed MiniLM")
+    parser = task_parser(__doc__, ["conll", "cluener"], "conll2003 and cluener", "results/tagging_quality")
     parser.add_argument(
         "--random-weights", action="store_true", help="only the model's shape (not for features)"
     )
-    parser.add_argument("--data", default=data_directory(), help="directory with conll2003 and cluener")
     parser.add_argument("--sides", nargs="+", choices=SIDES, help="default: all but features")
-    add_run_arguments(parser, "results/tagging_quality", seeds=1)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--rate", type=float, default=None, help="default: 1e-4; of features 1e-3")
     parser.add_argument("--features", default="concat-last-4", help="layers that the side features reads")
     parser.add_argument("--limit-rows", type=int, default=0, help="training sentences; 0: all")
     parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32")
-    arguments = parser.parse_args()
-    if not arguments.print and arguments.data is None:
-        parser.error("name the directory of the data with --data")
+    arguments = parsed(parser)
     # CLUENER's texts belong to no documents.
     arguments.sides = arguments.sides or ["document"] * (arguments.task == "conll") + ["sentence", "peer"]
     choose_model(arguments)

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bertsmith.bundle import load_shape
-from bertsmith.config import duration_seconds, nearest
+from bertsmith.config import nearest
 from bertsmith.data.shards import Instances
 from bertsmith.errors import InputError
 from bertsmith.experiments.ablation_report import write_report
@@ -20,7 +19,7 @@ from bertsmith.experiments.task_data import task_directory
 from bertsmith.files import require_no_directory, write_json, write_text
 from bertsmith.model.config import BertConfig
 from bertsmith.recipes.demo_report import imported
-from bertsmith.recipes.pretrain_config import PretrainConfig
+from bertsmith.recipes.pretrain_settings import check
 from bertsmith.runlog import write_config, write_environment
 from bertsmith.tasks.encode import check_seq_len
 
@@ -104,13 +103,6 @@ def _design(config: AblateConfig) -> Design:
         return DESIGNS[config.experiment]
     if not config.data:
         raise InputError("--data is missing: a directory written by prepare")
-    if (config.steps is None) == (config.budget is None):
-        given = "neither" if config.steps is None else "both"
-        raise InputError(f"give either --steps or --budget, not {given}: for example --budget 10m")
-    if config.budget is not None:
-        duration_seconds(config.budget)
-    if config.steps is not None and config.steps < 1:
-        raise InputError(f"--steps is {config.steps}; it has to be at least 1")
     return DESIGNS[config.experiment]
 
 
@@ -129,7 +121,9 @@ def _rows(design: Design, study: Study) -> tuple[list[Row], dict[str, str]]:
         InputError: a row is unknown, or its settings do not fit.
     """
     config = study.config
-    every = design.rows(_shape(study))
+    if config.model is None:
+        check(study.base)
+    every = design.rows(study.base)
     if config.mixtures:
         every = [mixture_row(name) for name in config.mixtures]
     if config.model is not None:  # what is not pretrained anew cannot be another model
@@ -153,13 +147,6 @@ def _rows(design: Design, study: Study) -> tuple[list[Row], dict[str, str]]:
     return rows, left_out
 
 
-def _shape(study: Study) -> PretrainConfig:
-    """Return the settings that rows are made from; of a model that is there, with its architecture."""
-    if study.config.model is None:
-        return study.base
-    return dataclasses.replace(study.base, architecture=load_shape(study.config.model).config)
-
-
 def _require_fitting(study: Study, rows: list[Row]) -> None:
     """Refuse settings that do not fit a row's pretraining, and data without the original's pairs.
 
@@ -168,7 +155,7 @@ def _require_fitting(study: Study, rows: list[Row]) -> None:
     """
     for row in rows:
         if row.pairing is None:
-            study.pretraining(row, study.config.seed)
+            check(study.pretraining(row, study.config.seed))
     pairing = Instances.open(study.config.data, "train").manifest["settings"].get("pairing")
     if pairing != "nsp":
         raise InputError(
@@ -203,7 +190,7 @@ def _columns(design: Design, study: Study, rows: list[Row]) -> list[Column]:
 
 def _architecture(study: Study, row: Row) -> BertConfig:
     changes = row.pretraining.get("architecture", {})
-    return dataclasses.replace(_shape(study).architecture, **changes)
+    return dataclasses.replace(study.base.architecture, **changes)
 
 
 def _write_table(directory: Path, results: Results) -> None:

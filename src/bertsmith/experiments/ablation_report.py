@@ -17,15 +17,16 @@ from bertsmith.files import write_text
 
 def write_report(directory: Path, found: Results, config: AblateConfig) -> Path:
     """Write report.html and, of each figure, an SVG file; return the page's path."""
-    for name, svg in figures(found).items():
+    drawn = figures(found)
+    for name, svg in drawn.items():
         write_text(directory / f"figure-{name}.svg", standalone(svg))
     path = directory / "report.html"
-    write_text(path, html(found, config))
+    write_text(path, html(found, config, list(drawn.values())))
     return path
 
 
-def html(found: Results, config: AblateConfig) -> str:
-    """Return the page.
+def html(found: Results, config: AblateConfig, drawn: list[str]) -> str:
+    """Return the page, with figures as inline SVG.
 
     Raises:
         InputError: a package of the extra ``report`` is missing.
@@ -37,8 +38,8 @@ def html(found: Results, config: AblateConfig) -> str:
         source=found.design.source,
         main_table=Table(results.headings(found), results.lines(found)),
         findings=found.findings(),
-        doubts=found.doubts(),
-        figures=list(figures(found).values()),
+        caveats=found.doubts(),
+        drawn=drawn,
         mixtures=_mixtures(found),
         command=command_of(config),
         settings=settings,

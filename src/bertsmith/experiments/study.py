@@ -18,7 +18,7 @@ import yaml
 from safetensors.torch import load_file
 
 from bertsmith import presets
-from bertsmith.bundle import load_bundle, save_bundle
+from bertsmith.bundle import load_bundle, load_shape, save_bundle
 from bertsmith.config import nearest, nested, overlay, to_dict
 from bertsmith.data.shards import Instances
 from bertsmith.errors import InputError, RunError
@@ -83,7 +83,7 @@ class Study:
 
     @cached_property
     def base(self) -> PretrainConfig:
-        """The settings of a pretraining before a row changes them.
+        """The settings of a pretraining before a row changes them, in the shape of --model if given.
 
         Raises:
             InputError: a setting is unknown or of the wrong type.
@@ -94,7 +94,10 @@ class Study:
             raise InputError(f"unknown preset {config.preset!r}; {hint}")
         base = presets.PRESETS[config.preset](config.data, "")
         base = dataclasses.replace(base, steps=config.steps, budget=config.budget)
-        return overlay(base, settings_in(config.pretraining, "--pretraining"), "--pretraining")
+        base = overlay(base, settings_in(config.pretraining, "--pretraining"), "--pretraining")
+        if config.model is None:
+            return base
+        return dataclasses.replace(base, architecture=load_shape(config.model).config)
 
     def pretraining(self, row: Row, seed: int) -> PretrainConfig:
         """Return the settings of a row's pretraining; its directory follows from them."""
