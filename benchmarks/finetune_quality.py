@@ -73,6 +73,9 @@ def parse() -> argparse.Namespace:
     add_run_arguments(parser, "results/finetune_quality", seeds=3)
     add_training_arguments(parser, epochs=3, batch_size=32, rate=5e-5, seq_len=128)
     parser.add_argument("--limit-rows", type=int, help="training rows; 0: all; default: as stated above")
+    parser.add_argument(
+        "--dev-rows", type=int, default=0, help="rows of each dev file, drawn by seed 0; 0: all"
+    )
     parser.add_argument("--squad", help="SQuAD 1.1's training file, for QNLI without its own")
     parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument(
@@ -86,7 +89,7 @@ def parse() -> argparse.Namespace:
 
 
 def settings_of(task: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    names = ("epochs", "batch_size", "rate", "seq_len", "precision")
+    names = ("epochs", "batch_size", "rate", "seq_len", "precision", "dev_rows")
     limit = TASKS[task].train_rows if arguments.limit_rows is None else arguments.limit_rows
     settings = {"model": arguments.model_name, "limit_rows": limit}
     if path_of(arguments.data, task, "train") is None:
@@ -100,7 +103,7 @@ def measure(task: str, side: str, seed: int, arguments: argparse.Namespace) -> d
     with tempfile.TemporaryDirectory() as directory:
         glue = Path(directory)
         limit = settings_of(task, arguments)["limit_rows"]
-        write_limited(task, train, arguments.data, limit, seed, glue)
+        write_limited(task, train, arguments.data, limit, seed, arguments.dev_rows, glue)
         epochs = (ours if side == "ours" else peer)(task, seed, glue, arguments)
     return {"files": files_of(task, train, arguments), **best_epoch(epochs, TASKS[task].main_metric)}
 

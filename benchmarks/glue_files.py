@@ -96,26 +96,33 @@ def read(task: str, split: str, glue: str | Path) -> Rows:
         ]
 
 
-def write_limited(task: str, train: Path, glue: str | Path, number: int, seed: int, folder: Path) -> None:
-    """Write the task's files into a folder: ``number`` training rows (0: all), drawn by the seed, in order.
+def write_limited(
+    task: str, train: Path, glue: str | Path, number: int, seed: int, dev_number: int, folder: Path
+) -> None:
+    """Write the task's files into a folder, limited to rows that are drawn and kept in order.
 
     Args:
         task: its name.
         train: the file of training rows.
         glue: where the dev files are.
-        number: training rows to keep.
+        number: training rows to keep, drawn by the seed; 0: all.
         seed: draws them.
+        dev_number: rows to keep of each dev file, drawn by seed 0; 0: all.
         folder: gets the task's directory.
     """
     target = folder / TASKS[task].directory
     target.mkdir()
-    lines = io.StringIO(text_of(train), newline="\n").readlines()
+    _write(train, number, seed, task, target / "train.tsv")
+    for split in TASKS[task].dev:
+        path = path_of(glue, task, split)
+        assert path is not None, f"{glue}: no {split} of {task}"
+        _write(path, dev_number, 0, task, target / f"{split}.tsv")
+
+
+def _write(path: Path, number: int, seed: int, task: str, target: Path) -> None:
+    lines = io.StringIO(text_of(path), newline="\n").readlines()
     first = 0 if TASKS[task].header else 1
     if number and number < len(lines) - first:
         chosen = sorted(random.Random(seed).sample(range(first, len(lines)), number))
         lines = lines[:first] + [lines[index] for index in chosen]
-    (target / "train.tsv").write_text("".join(lines), encoding="utf-8", newline="")
-    for split in TASKS[task].dev:
-        path = path_of(glue, task, split)
-        assert path is not None, f"{glue}: no {split} of {task}"
-        (target / f"{split}.tsv").write_text(text_of(path), encoding="utf-8", newline="")
+    target.write_text("".join(lines), encoding="utf-8", newline="")

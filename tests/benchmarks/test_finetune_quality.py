@@ -79,11 +79,13 @@ def test_both_sides_read_the_same_limited_rows(files: ModuleType, tmp_path: Path
         (tmp_path / "SST-2" / f"{split}.tsv").write_text("sentence\tlabel\n" + "".join(rows), "utf-8")
     (tmp_path / "limited").mkdir()
     whole = files.path_of(tmp_path, "sst2", "train")
-    files.write_limited("sst2", whole, tmp_path, 7, 3, tmp_path / "limited")
+    files.write_limited("sst2", whole, tmp_path, 7, 3, 5, tmp_path / "limited")
     train = files.read("sst2", "train", tmp_path / "limited")
     assert len(train) == len(set(train)) == 7
     assert set(train) < set(files.read("sst2", "train", tmp_path))
-    assert files.read("sst2", "dev", tmp_path / "limited") == files.read("sst2", "dev", tmp_path)
+    dev = files.read("sst2", "dev", tmp_path / "limited")
+    assert len(dev) == len(set(dev)) == 5
+    assert set(dev) < set(files.read("sst2", "dev", tmp_path))
     ours = TASKS["sst2"].read(DataSource(str(tmp_path / "limited")), "train")
     assert ours is not None
     assert [(row.texts[0], row.label) for row in ours.rows] == [(row[0], str(row[2])) for row in train]
