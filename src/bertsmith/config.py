@@ -16,6 +16,9 @@ from bertsmith.errors import InputError
 
 Settings = TypeVar("Settings")
 
+_LONGEST_NAME = 200
+"""Characters of a name that are compared with known ones, which takes time by their square."""
+
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGBT]?)(i?)B?", re.IGNORECASE)
 _THOUSANDS = {"": 0, "K": 1, "M": 2, "B": 3, "G": 3, "T": 4}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|m|min|h|d)?")
@@ -29,7 +32,7 @@ def to_dict(settings: Any) -> dict[str, Any]:
 
 def nearest(name: str, known: list[str]) -> str:
     """Return a hint that names the nearest of the known names, or all of them if none is near."""
-    match = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    match = difflib.get_close_matches(name[:_LONGEST_NAME], known, n=1, cutoff=0.5)
     return f"did you mean {match[0]!r}?" if match else f"known: {', '.join(sorted(known))}"
 
 

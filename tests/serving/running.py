@@ -14,6 +14,7 @@ from typing import Any
 import uvicorn
 
 from bertsmith.serving.config import ServeConfig
+from bertsmith.serving.connection import Connection
 from bertsmith.serving.serve import bound
 from bertsmith.serving.served import ServedModel
 from bertsmith.serving.server import create_app
@@ -73,13 +74,23 @@ class Client:
 
 
 @contextlib.contextmanager
-def serving(models: Sequence[ServedModel], tokens: Sequence[str] = (), **settings: Any) -> Iterator[Client]:
+def serving(
+    models: Sequence[ServedModel], tokens: Sequence[str] = (), keep_alive: int = 75, **settings: Any
+) -> Iterator[Client]:
     """Serve models until the block ends."""
     config = ServeConfig(model=[], port=0, **settings)
     app = create_app(models, config, tokens)
     with bound(config.host, config.port) as listener:
         server = uvicorn.Server(
-            uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=5)
+            uvicorn.Config(
+                app,
+                http=Connection,
+                ws="none",
+                log_config=None,
+                access_log=False,
+                timeout_keep_alive=keep_alive,
+                timeout_graceful_shutdown=5,
+            )
         )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
+from bertsmith.serving import schemas
 from bertsmith.serving.served import ServedModel
 from tests.serving.running import Client, serving
 
@@ -24,6 +26,8 @@ WRONG: list[tuple[str, Any, int, str, str]] = [
     ("classify", b"", 422, "invalid_request", "no JSON object"),
     ("classify", b"[]", 422, "invalid_request", "no JSON object"),
     ("classify", {"text": "so"}, 422, "invalid_request", "text: there is no such field"),
+    ("classify", b'{"texts": "so", "top": ' + b"9" * 5000 + b"}", 400, "invalid_json", "thousands of digits"),
+    ("classify", b'{"\\ud800": 1}', 422, "invalid_request", r"\\ud800: there is no such field"),
     ("classify", {}, 422, "invalid_request", "texts: is missing"),
     ("classify", {"texts": []}, 422, "invalid_request", "texts: an empty list; give at least one"),
     ("classify", {"texts": None}, 422, "invalid_request", "texts: null; expected a list"),
@@ -50,7 +54,21 @@ WRONG: list[tuple[str, Any, int, str, str]] = [
     ("tag", {"texts": ["so", []]}, 422, "invalid_request", "number 1 is an empty list of words"),
     ("answer", {"inputs": []}, 422, "invalid_request", "inputs: an empty list"),
     ("answer", {"inputs": [{"question": "so"}]}, 422, "invalid_request", r"inputs.0.passage: is missing"),
+    (
+        "answer",
+        {"inputs": [{"question": "so", "text": "so"}]},
+        422,
+        "invalid_request",
+        r"inputs.0.text: there",
+    ),
     ("choose", {"inputs": [{"context": "so", "choices": ["a"]}]}, 422, "invalid_request", "two or more"),
+    (
+        "choose",
+        {"inputs": [{"context": "so", "choices": ["a"] * 1025}] * 2},
+        422,
+        "too_many_texts",
+        "inputs: 2050 choices in all, more than 2048",
+    ),
     ("rerank", {"query": 3, "texts": ["so"]}, 422, "invalid_request", "query: .*a number; expected a text"),
     (
         "rerank",
@@ -86,6 +104,25 @@ def test_what_is_wrong_is_said_in_one_line(
     assert "\n" not in found.error["message"]
 
 
+def test_the_first_of_many_faults_is_told_and_the_others_are_not_looked_for() -> None:
+    many = {f"a{number}": 1 for number in range(100)}
+    for schema, body in (
+        (schemas.TokenizeRequest, many),
+        (schemas.AnswerRequest, {"inputs": [many] * 100}),
+        (schemas.AttentionRequest, {"texts": "so", "layers": ["a"] * 100}),
+    ):
+        with pytest.raises(ValidationError) as raised:
+            schema.model_validate(body)
+        assert raised.value.error_count() == 1
+
+
+def test_what_a_message_quotes_is_cut(client: Client) -> None:
+    for body in ({"texts": "so", "model": "classification" * 10_000}, {"texts": "so", "x" * 100_000: 1}):
+        message = client.post("/v1/classify", body).error["message"]
+        assert len(message) <= 1000
+        assert message.endswith("…")
+
+
 def test_no_place_on_the_servers_disk_is_told(client: Client) -> None:
     asked = {"query": "so", "texts": ["a"], "label": "c", "model": "pairs"}
     message = client.post("/v1/rerank", asked).error["message"]
@@ -99,6 +136,11 @@ def test_paths_methods_and_kinds_of_content(client: Client) -> None:
     wrong = client.get("/v1/classify")
     assert (wrong.status, wrong.error["code"]) == (405, "method_not_allowed")
     assert wrong.headers["allow"] == "POST"
+    for path in ("/", "/healthz", "/v1/models", "/metrics", "/page/index.html", "/v1/none", "/v1/classify"):
+        head, whole = client.ask("HEAD", path), client.get(path)
+        assert (head.status, head.body) == (whole.status, b"")
+        assert head.headers["content-type"] == whole.headers["content-type"]
+    assert client.post("/v1/classify/", {"texts": "so"}).error["code"] == "not_found"
     form = client.ask("POST", "/v1/classify", "texts=so", Content_Type="application/x-www-form-urlencoded")
     assert (form.status, form.error["code"]) == (415, "not_json")
     assert (

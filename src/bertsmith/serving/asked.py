@@ -5,7 +5,7 @@ Rows of different requests are computed together where their keys are equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +28,11 @@ class Asked:
         verb: what is asked for, as in ``Predictor.can``.
         options: what else rows must have in common to be computed together.
         rows: what ``compute`` takes.
-        texts: of each row, as the model reads it: its length counts.
+        texts: that the model reads: their lengths count.
         compute: from a predictor and rows to one result a row, each with ``truncated``.
         field: where the rows stand in the request.
         masks: "[MASK]" in a text is the mask.
+        row_of: the row that each text is of; ``None``: each is of one.
     """
 
     verb: str
@@ -41,6 +42,12 @@ class Asked:
     compute: Callable[[Predictor, list[Any]], Sequence[Any]]
     field: str = "texts"
     masks: bool = False
+    row_of: Sequence[int] | None = None
+
+    @property
+    def placed_texts(self) -> Iterator[tuple[int, Text]]:
+        """Each text behind the number of its row."""
+        return zip(range(len(self.rows)) if self.row_of is None else self.row_of, self.texts, strict=True)
 
 
 @dataclass(frozen=True)
@@ -88,8 +95,10 @@ def answer(request: schemas.AnswerRequest) -> Asked:
 def choose(request: schemas.ChooseRequest) -> Asked:
     """Return the contexts with their choices."""
     rows: list[Any] = [(row.context, row.choices) for row in request.inputs]
-    texts: list[Text] = [(context, max(choices, key=len)) for context, choices in rows]
-    return Asked("choose", None, rows, texts, Predictor.choose, "inputs")
+    placed = [(row, (context, choice)) for row, (context, choices) in enumerate(rows) for choice in choices]
+    texts: list[Text] = [text for _, text in placed]
+    row_of = [row for row, _ in placed]
+    return Asked("choose", None, rows, texts, Predictor.choose, "inputs", row_of=row_of)
 
 
 def rerank(request: schemas.RerankRequest) -> Asked:
@@ -175,7 +184,7 @@ def require_few_weights(request: schemas.AttentionRequest, shape: tuple[int, int
 
 def _numbers(field: str, asked: list[int] | None, available: int) -> list[int]:
     numbers = list(range(available)) if asked is None else asked
-    for number in numbers:
+    for number in numbers[: available + 1]:  # of more, one is there twice
         if not 0 <= number < available:
             message = f"{field}: {number} does not exist; the model has 0 to {available - 1}"
             raise Refusal(422, "invalid_request", message, field)

@@ -119,7 +119,7 @@ class Gate:
         self._watch.seconds.labels(endpoint).observe(seconds)
         fields = {
             "id": exchange.id,
-            "method": exchange.scope["method"],
+            "method": exchange.method,
             "endpoint": endpoint,
             "status": exchange.status,
             "seconds": round(seconds, 4),
@@ -135,6 +135,7 @@ class _Exchange:
         scope: of ASGI; ``state.served`` takes what the log is to say about the answer.
         id: of the request.
         headers: of the request.
+        method: of the request.
         status: of the answer; 0 until it begins.
     """
 
@@ -143,7 +144,11 @@ class _Exchange:
         given = self.headers.get("x-request-id", "")
         self.id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
         served: dict[str, Any] = {}
-        self.scope = {**scope, "state": {**scope.get("state", {}), "served": served, "id": self.id}}
+        self.method: str = scope["method"]
+        # What answers GET answers HEAD, too; the server leaves the body out.
+        method = "GET" if self.method == "HEAD" else self.method
+        state = {**scope.get("state", {}), "served": served, "id": self.id}
+        self.scope = {**scope, "method": method, "state": state}
         self.status = 0
         self._receive = receive
         self._send = send

@@ -6,6 +6,9 @@ from typing import Any
 
 from bertsmith.errors import InputError
 
+_MOST_CHARACTERS = 1000
+"""Of a message: what it quotes may be as long as a request."""
+
 
 class Refusal(InputError):
     """A request that is not answered.
@@ -30,5 +33,8 @@ class Refusal(InputError):
     def content(self) -> dict[str, Any]:
         """The answer's JSON object, in OpenAI's shape; half surrogate pairs are spelt out."""
         kind = "server_error" if self.status >= 500 else "invalid_request_error"
-        message = " ".join(str(self).split()).encode("utf-8", "backslashreplace").decode()
+        message = str(self)
+        if len(message) > _MOST_CHARACTERS:
+            message = f"{message[: _MOST_CHARACTERS - 1]}…"
+        message = " ".join(message.split()).encode("utf-8", "backslashreplace").decode()
         return {"error": {"message": message, "type": kind, "code": self.code, "param": self.param}}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
 
 ResultT = TypeVar("ResultT")
 
@@ -99,7 +100,23 @@ Pooling = Literal["mean", "max", "cls"]
 
 
 class _Strict(BaseModel):
+    """An object of known names.
+
+    Only the first that is wrong is looked for, here and in lists (``fail_fast``): a body of some megabytes
+    may have a million, and to tell them all would keep the server from everybody else.
+    """
+
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _know(cls, values: Any) -> Any:
+        if isinstance(values, dict):
+            for name in values:
+                if name not in cls.model_fields:
+                    spelt = name.encode("utf-8", "backslashreplace").decode()
+                    raise PydanticCustomError("extra_forbidden", "there is no such field", {"name": spelt})
+        return values
 
 
 def _example(**values: Any) -> ConfigDict:
@@ -146,7 +163,7 @@ class AnswerRequest(Asking):
     """Questions with passages of any length."""
 
     model_config = _example(inputs=[{"question": "Who came?", "passage": "Only Anna came to the party."}])
-    inputs: Annotated[list[Question], BeforeValidator(_inputs)]
+    inputs: Annotated[list[Question], BeforeValidator(_inputs)] = Field(fail_fast=True)
 
 
 class Alternatives(_Strict):
@@ -162,7 +179,7 @@ class ChooseRequest(Asking):
     model_config = _example(
         inputs=[{"context": "She opens the door", "choices": ["and goes in.", "of soup."]}]
     )
-    inputs: Annotated[list[Alternatives], BeforeValidator(_inputs)]
+    inputs: Annotated[list[Alternatives], BeforeValidator(_inputs)] = Field(fail_fast=True)
 
 
 class RerankRequest(Asking):
@@ -196,8 +213,8 @@ class AttentionRequest(TokenizeRequest):
     """Texts or pairs whose pieces look at each other."""
 
     model_config = _example(texts=["The cat sat because it was tired."], layers=[0])
-    layers: list[int] | None = Field(None, description="numbers from 0; default: all")
-    heads: list[int] | None = Field(None, description="numbers from 0; default: all")
+    layers: list[int] | None = Field(None, fail_fast=True, description="numbers from 0; default: all")
+    heads: list[int] | None = Field(None, fail_fast=True, description="numbers from 0; default: all")
 
 
 def _openai_input(value: Any) -> list[str]:

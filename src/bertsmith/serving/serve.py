@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import resource
 import signal
 import socket
 import time
@@ -48,6 +49,7 @@ def serve(config: ServeConfig) -> dict[str, Any]:
     try:
         import uvicorn
 
+        from bertsmith.serving.connection import Connection
         from bertsmith.serving.server import create_app
     except ModuleNotFoundError as error:
         raise InputError(f"serve needs the package {error.name}; pip install 'bertsmith[serve]'") from None
@@ -61,6 +63,7 @@ def serve(config: ServeConfig) -> dict[str, Any]:
     with listener:
         models = load_models(config)
         app = create_app(models, config, tokens)
+        _allow_connections()
         host, port = listener.getsockname()[:2]
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
         if not tokens and not _is_loopback(host):
@@ -68,6 +71,8 @@ def serve(config: ServeConfig) -> dict[str, Any]:
         server = uvicorn.Server(
             uvicorn.Config(
                 app,
+                http=Connection,
+                ws="none",
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -85,6 +90,13 @@ def serve(config: ServeConfig) -> dict[str, Any]:
         server.run(sockets=[listener])
     _LOG.info("stopped", extra={"fields": {"url": url}})
     return {"url": url, "requests": server.server_state.total_requests}
+
+
+def _allow_connections() -> None:
+    """Take as many open files as the process may have; each connection is one."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with contextlib.suppress(ValueError, OSError):  # "infinity" is more than some systems grant
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def read_tokens(path: Path) -> list[str]:

@@ -73,6 +73,7 @@ def create_app(models: Sequence[ServedModel], settings: ServeConfig, tokens: Seq
         title="Bertsmith",
         version=version("bertsmith"),
         summary="BERT models: fill, classify, tag, answer, choose, rerank, embed.",
+        redirect_slashes=False,  # what is not listed is not there
         docs_url=None,  # its page would load scripts from elsewhere
         redoc_url=None,
         lifespan=lifespan,
@@ -262,13 +263,15 @@ async def _refused(http: Request, error: Exception) -> Response:
 
 
 async def _invalid(http: Request, error: Exception) -> Response:
-    """Say what is wrong with a body, in one line; an unknown field before a missing one."""
+    """Say what is wrong with a body, in one line."""
     assert isinstance(error, RequestValidationError)
-    first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
+    first = error.errors()[0]
     if first["type"] == "json_invalid":
         message = f"the body is no JSON: {first['ctx']['error']} at character {first['loc'][-1]}"
         return error_answer(Refusal(400, "invalid_json", message))
     path = [str(part) for part in first["loc"] if part != "body"]
+    if first["type"] == "extra_forbidden":
+        path.append(first["ctx"]["name"])
     if not path:
         return error_answer(Refusal(422, "invalid_request", "the body is no JSON object; send one"))
     reason = _REASONS.get(first["type"]) or first["msg"].removeprefix("Value error, ")
@@ -278,7 +281,8 @@ async def _invalid(http: Request, error: Exception) -> Response:
 async def _http_error(http: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 400:
-        return error_answer(Refusal(400, "invalid_json", "the body is no JSON in UTF-8, or nested too deep"))
+        message = "the body is no JSON in UTF-8, is nested too deep, or has a number of thousands of digits"
+        return error_answer(Refusal(400, "invalid_json", message))
     codes = {404: "not_found", 405: "method_not_allowed"}
     code = codes.get(error.status_code, "invalid_request")
     message = f"{http.method} {http.url.path}: {error.detail}; /openapi.json lists what there is"

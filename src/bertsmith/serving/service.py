@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Protocol
 
 from starlette.requests import Request
@@ -78,10 +78,11 @@ class Service:
         return find(self.models, name, verb)
 
     async def pieces(self, model: ServedModel, asked: Asked, truncate: bool) -> list[int]:
-        """Return the length of each row as the model will read it.
+        """Return the length of each row as the model will read it, of all its texts together.
 
         Raises:
-            Refusal: there are too many rows, one is too long, or would be cut although it must not.
+            Refusal: there are too many rows or texts, one is too long, or would be cut although it must not,
+                or it took too long.
         """
         self._require_size(asked)
         _require_form(model, asked)
@@ -89,11 +90,17 @@ class Service:
         if sum(map(_characters, asked.texts)) <= _COUNTED_AT_ONCE:
             lengths = count()
         else:
-            lengths = await asyncio.get_running_loop().run_in_executor(self._counting, count)
+            counting = asyncio.get_running_loop().run_in_executor(self._counting, count)
+            try:
+                lengths = await asyncio.wait_for(counting, self.settings.timeout_seconds)
+            except asyncio.TimeoutError:
+                raise self._too_slow() from None
         if _reads_all(model.predictor, asked.verb):
             return lengths
         limit = model.predictor.seq_len
-        for number, length in enumerate(lengths):
+        pieces = [0] * len(asked.rows)
+        for (number, _), length in zip(asked.placed_texts, lengths, strict=True):
+            pieces[number] += min(length, limit)
             if length > limit and not truncate:
                 raise Refusal(
                     422,
@@ -102,7 +109,7 @@ class Service:
                     f'{model.name} takes; shorten it, or have it cut with "truncate": true',
                     asked.field,
                 )
-        return [min(length, limit) for length in lengths]
+        return pieces
 
     async def answer(
         self,
@@ -167,18 +174,21 @@ class Service:
         finally:
             gone.cancel()
             future.cancel()
+        raise self._too_slow()
+
+    def _too_slow(self) -> Refusal:
         seconds = self.settings.timeout_seconds
-        raise Refusal(
-            504, "timeout", f"no answer in {seconds:g} s; send fewer or shorter texts, or ask later"
-        )
+        message = f"no answer in {seconds:g} s; send fewer or shorter texts, or ask later"
+        return Refusal(504, "timeout", message)
 
     def _require_size(self, asked: Asked) -> None:
         most = self.settings.max_texts
-        if len(asked.rows) > most:
-            message = f"{asked.field}: {len(asked.rows)} of them, more than {most}; send fewer at a time"
+        if len(asked.texts) > most:
+            what = "of them" if len(asked.texts) == len(asked.rows) else "choices in all"
+            message = f"{asked.field}: {len(asked.texts)} {what}, more than {most}; send fewer at a time"
             raise Refusal(422, "too_many_texts", message, asked.field)
         longest = self.settings.max_text_chars
-        for number, text in enumerate(asked.texts):
+        for number, text in asked.placed_texts:
             if _characters(text) > longest:
                 message = (
                     f"{asked.field}: number {number} has {_characters(text)} characters, more than "
@@ -217,21 +227,21 @@ def _computed(model: ServedModel, asked: Asked, rows: list[Any]) -> Sequence[Any
 
 
 def _count(model: Predictor, asked: Asked) -> list[int]:
-    """Return the pieces of each row, however long.
+    """Return the pieces of each text, however long.
 
     Raises:
         InputError: a text to fill has no [MASK] where the model can read it.
     """
-    if not asked.masks:
-        return model.count_pieces(asked.texts)
     tokenizer = model.bundle.tokenizer
+    encode = tokenizer.encode_with_masks if asked.masks else tokenizer.encode
+    pieces_of = cache(lambda part: len(encode(part)))  # a query or a context stands before many texts
     lengths = []
     for number, text in enumerate(asked.texts):
         parts = (text,) if isinstance(text, str) else text
         if asked.verb == "fill":
             masked_row(number, parts[0], tokenizer, model.seq_len)
         between = len(tokenizer.between_ids) * (len(parts) - 1)
-        lengths.append(sum(len(tokenizer.encode_with_masks(part)) for part in parts) + between + 2)
+        lengths.append(sum(map(pieces_of, parts)) + between + 2)
     return lengths
 
 
