@@ -22,7 +22,7 @@ from torch import nn
 
 from bertsmith.bench.turns import OURS, Contender, interleave, lines_of, report, together, versions
 from bertsmith.bundle import load_bundle
-from bertsmith.device import limit_threads
+from bertsmith.device import computes_bfloat16, limit_threads
 from bertsmith.interop.exported import computed_by
 from bertsmith.interop.variants import VARIANTS
 from bertsmith.recipes.config import EvaluateConfig, FinetuneConfig
@@ -34,7 +34,9 @@ from bertsmith.tasks.inference import Inference
 from bertsmith.tasks.task import stored_model
 from local_data import glue_directory, minilm_directory
 
-OURS_IN = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+CPU = torch.device("cpu")
+OURS_IN = {"float32": torch.float32} | ({"bfloat16": torch.bfloat16} if computes_bfloat16(CPU) else {})
+"""bfloat16 where the processor computes in it: elsewhere it is many times slower."""
 
 
 def fine_tuned(data: str, folder: Path) -> str:
@@ -58,7 +60,6 @@ def measure(model_path: str, data: str, folder: Path, repeats: int) -> dict[str,
     bundle = load_bundle(model_path)
     model = stored_model(bundle)
     rows = read_labelled(EvaluateConfig(model_path, data), bundle)
-    cpu = torch.device("cpu")
     sides: dict[str, tuple[nn.Module, torch.dtype]] = {
         f"{OURS} {name}": (model, dtype) for name, dtype in OURS_IN.items()
     }
@@ -66,15 +67,17 @@ def measure(model_path: str, data: str, folder: Path, repeats: int) -> dict[str,
         run = VARIANTS[name].run(folder / "export" / found["file"])
         sides[f"{VARIANTS[name].program} {name}"] = (computed_by(run, model), torch.float32)
     contenders = {
-        name: Contender(partial(answered, side, rows, Inference(cpu, dtype)))
+        name: Contender(partial(answered, side, rows, Inference(CPU, dtype)))
         for name, (side, dtype) in sides.items()
     }
     speeds = interleave(contenders, repeats)
     peers = {name: speed for name, speed in speeds.items() if not name.startswith(OURS)}
     metric = exported["metric"]
-    bfloat16 = rows.task.kind.outputs(model, rows.split, Inference(cpu, torch.bfloat16))
-    score = rows.task.kind.score(rows.task, rows.split, bfloat16, rows.tuned)
-    figures = {f"{OURS} float32": exported["ours"][metric], f"{OURS} bfloat16": score.metrics[metric]}
+    figures = {}
+    for name, dtype in OURS_IN.items():
+        outputs = rows.task.kind.outputs(model, rows.split, Inference(CPU, dtype))
+        score = rows.task.kind.score(rows.task, rows.split, outputs, rows.tuned)
+        figures[f"{OURS} {name}"] = score.metrics[metric]
     figures |= {
         f"{VARIANTS[name].program} {name}": found["metrics"][metric]
         for name, found in exported["variants"].items()

@@ -102,6 +102,20 @@ def test_auto_takes_bfloat16_where_the_processor_computes_in_it(capabilities, ex
     assert device.pick_precision("auto", CPU) is expected
 
 
+@pytest.mark.parametrize(
+    "capabilities, expected",
+    [
+        ({"architecture": "x86_64", "avx512_vnni": True}, True),
+        ({"architecture": "x86_64", "avx_vnni": True}, True),
+        ({"architecture": "x86_64", "avx2": True, "avx512_vnni": False}, False),
+        ({"architecture": "aarch64"}, True),
+    ],
+)
+def test_8_bits_are_fast_where_the_processor_has_instructions(capabilities, expected, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert device.multiplies_int8(CPU) is expected
+
+
 def test_named_precisions_are_taken_as_they_are():
     assert device.pick_precision("float32", CPU) is torch.float32
     assert device.pick_precision("bfloat16", CPU) is torch.bfloat16

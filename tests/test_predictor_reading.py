@@ -238,6 +238,16 @@ def test_settings_of_8_bits_that_do_not_fit_are_refused(
         load(pretrained, **settings)
 
 
+def test_8_bits_without_instructions_for_them_are_warned_of(
+    pretrained: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for has in (True, False):
+        caplog.clear()
+        monkeypatch.setattr("bertsmith.tasks.inference.multiplies_int8", lambda device, has=has: has)
+        load(pretrained, quantize="int8")
+        assert ("slower than float32" in caplog.text) is not has
+
+
 def test_8_bits_are_for_transformers(tmp_path: Path) -> None:
     shape = dataclasses.replace(SHAPE, mixing="lstm")
     tokenizer = Tokenizer([*SPECIAL_TOKENS, *WORDS], TokenizerConfig())

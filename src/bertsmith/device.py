@@ -32,6 +32,19 @@ def computes_bfloat16(device: torch.device) -> bool:
     return any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
 
 
+def multiplies_int8(device: torch.device) -> bool:
+    """Return whether the processor has instructions for 8-bit products (without them float32 is faster).
+
+    On x86 those are AVX512-VNNI, AVX-VNNI and AMX; other processors are taken to have theirs.
+    """
+    if device.type != "cpu":
+        return False
+    capabilities = torch.cpu.get_capabilities()
+    if not str(capabilities.get("architecture", "")).startswith("x86"):
+        return True
+    return any(capabilities.get(name, False) for name in ("avx512_vnni", "avx_vnni", "amx_int8"))
+
+
 def pick_precision(name: str, device: torch.device) -> torch.dtype:
     """Return the dtype of matrix products: "auto" is bfloat16 where the hardware has it, else float32.
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bertsmith import predictor
 from bertsmith.bench.turns import OURS, Contender, interleave, peer_is_installed, report
-from bertsmith.device import computes_bfloat16, pick_device
+from bertsmith.device import computes_bfloat16, multiplies_int8, pick_device
 
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 """From texts to vectors, float32 ``(texts, hidden)``."""
@@ -62,10 +62,12 @@ def compare(
 
     Returns:
         The result object of ``report``. Ours is bfloat16 where the processor computes in it; the other
-        precisions stand under ``variants`` with their speed.
+        precisions stand under ``variants`` with their speed, int8 where the processor multiplies it.
     """
-    main = "bfloat16" if computes_bfloat16(pick_device()) else "float32"
-    names = {OURS: main} | {f"{OURS} {name}": name for name in ("float32", "int8") if name != main}
+    device = pick_device()
+    main = "bfloat16" if computes_bfloat16(device) else "float32"
+    others = ("float32", "int8") if multiplies_int8(device) else ("float32",)
+    names = {OURS: main} | {f"{OURS} {name}": name for name in others if name != main}
     models = {name: _load(model, precision) for name, precision in names.items()}
     sides = {
         name: Side(lambda chosen, ours=ours: ours.embed(chosen, normalize=True).vectors, texts, True)  # type: ignore[misc]

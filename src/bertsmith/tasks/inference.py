@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertsmith.device import pick_device, pick_precision
+from bertsmith.device import multiplies_int8, pick_device, pick_precision
 from bertsmith.errors import InputError
 from bertsmith.model import quantized
 from bertsmith.model.bert import Bert
@@ -21,6 +22,8 @@ from bertsmith.model.execution import keep_weights_in_bfloat16
 from bertsmith.tasks.encode import EncodedRow, RowBatch, batch_of, token_batches
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.training.loop import autocast
+
+logger = logging.getLogger(__name__)
 
 
 class _Movable(Protocol):
@@ -79,6 +82,11 @@ def prepared_model(
         raise InputError(f"quantize is {quantize!r}; take int8, or leave it out")
     if inference.device.type != "cpu" or encoder.config.mixing != "attention":
         raise InputError("quantize int8 is for Transformers on a processor; leave it out")
+    if not multiplies_int8(inference.device):
+        logger.warning(
+            "quantize int8: this processor has no instructions for 8-bit products (AVX512-VNNI, AVX-VNNI, "
+            "AMX), so int8 is many times slower than float32 here"
+        )
     quantized.quantize(encoder, tokenizer.cls_id, tokenizer.sep_id)
     return model
 
