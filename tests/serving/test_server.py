@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import gc
+import sys
 from typing import Any
 
 import numpy as np
@@ -166,3 +168,14 @@ def test_state_and_figures(client: Client) -> None:
     assert client.figure('bertsmith_truncated_rows_total{model="multi-label"}') == cut + 1
     assert client.figure('bertsmith_pieces_total{model="multi-label"}') >= 35
     assert client.figure("bertsmith_waiting_pieces") == 0
+
+
+def test_answered_requests_leave_nothing_behind(client: Client) -> None:
+    def held_after(requests: int) -> int:
+        for number in range(requests):
+            assert client.post("/v1/fill", {"texts": f"so {number} [MASK]"}).status == 200
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    before = held_after(100)
+    assert held_after(200) - before < 200  # a leak of one object a request would be as many
