@@ -6,6 +6,7 @@ import base64
 import dataclasses
 import gc
 import sys
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -177,5 +178,6 @@ def test_answered_requests_leave_nothing_behind(client: Client) -> None:
         gc.collect()
         return sys.getallocatedblocks()
 
-    before = held_after(100)
-    assert held_after(200) - before < 200  # a leak of one object a request would be as many
+    held = [held_after(100) for _ in range(4)]
+    # A leak of one object a request would be a hundred each time; what else runs in this process comes once.
+    assert min(later - earlier for earlier, later in pairwise(held)) < 50
