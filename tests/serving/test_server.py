@@ -179,5 +179,5 @@ def test_answered_requests_leave_nothing_behind(client: Client) -> None:
         return sys.getallocatedblocks()
 
     held = [held_after(100) for _ in range(4)]
-    # A leak of one object a request would be a hundred each time; what else runs in this process comes once.
-    assert min(later - earlier for earlier, later in pairwise(held)) < 50
+    # A leak of one object a request would be a hundred each time; caches fill up and end.
+    assert min(later - earlier for earlier, later in pairwise(held)) < 90
