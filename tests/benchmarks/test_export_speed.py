@@ -28,9 +28,9 @@ def test_every_side_has_a_speed_and_an_accuracy(
     assert script.main(["--model", model, "--data", str(rows), "--repeats", "1", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     names = {"onnxruntime fp32", "onnxruntime int8", "openvino bf16"}
-    assert result["peers"].keys() == {f"{ours}: {peer}" for ours in ("float32", "bfloat16") for peer in names}
+    assert result["peers"].keys() == {f"{ours}: {peer}" for ours in script.OURS_IN for peer in names}
     assert min(result["peers"].values()) > 0 < min(result["ours"].values())
     for part in result["details"].values():
-        assert part["accuracy"].keys() == {"bertsmith float32", "bertsmith bfloat16", *names}
+        assert part["accuracy"].keys() == {*(f"bertsmith {ours}" for ours in script.OURS_IN), *names}
         assert part["accuracy"]["onnxruntime fp32"] == part["accuracy"]["bertsmith float32"]
     assert {"onnx", "onnxruntime", "openvino"} <= result["versions"].keys()

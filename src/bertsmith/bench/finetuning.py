@@ -3,7 +3,8 @@
 A step is forward, backward, clipping and AdamW, dropout 0.1; every side gets the same training rows in the
 same random order, encoded beforehand. Peers: transformers' model with its fused AdamW as its example script
 runs it by default (float32; padded to the limit for classes and spans, to the batch's longest for tags),
-padded to the longest in float32, and that under bfloat16 autocast.
+padded to the longest in float32, and that under bfloat16 autocast. bfloat16, ours too, only where the
+processor computes in it.
 
 Source: transformers' run_glue.py, run_qa.py and run_ner.py, their defaults.
 """
@@ -21,6 +22,7 @@ from torch import Tensor
 from bertsmith.bench.turns import OURS, Contender, interleave, peer_is_installed, plain_step, report
 from bertsmith.bundle import load_bundle
 from bertsmith.data.batch import IGNORED
+from bertsmith.device import computes_bfloat16, pick_precision
 from bertsmith.errors import InputError
 from bertsmith.layout import Tokens
 from bertsmith.tasks.encode import TrainingRows
@@ -124,7 +126,8 @@ def compare(task: str, model: str, data: str, repeats: int) -> dict[str, Any]:
         ways: dict[str, tuple[torch.dtype, int | None]] = {"float32, dynamic padding": (torch.float32, None)}
         if longest is not None:
             ways = {f"float32, padded to {longest}": (torch.float32, longest)} | ways
-        ways["bfloat16, dynamic padding"] = (torch.bfloat16, None)
+        if computes_bfloat16(CPU):
+            ways["bfloat16, dynamic padding"] = (torch.bfloat16, None)
         for name, (dtype, width) in ways.items():
             inputs = [_padded_inputs(batch.tokens, width) | comparison.targets(batch) for batch in steps]
             step = _peer(model, comparison.architecture, kind.num_outputs(labels), dtype, (inputs, counts))
@@ -132,7 +135,8 @@ def compare(task: str, model: str, data: str, repeats: int) -> dict[str, Any]:
     speeds = interleave(contenders, repeats)
     mean_tokens = float(np.mean([length for batch in steps for length in batch.tokens.layout.lengths]))
     title = f"fine-tuning on {task}, batch {comparison.batch_size}"
-    return report(title, speeds, comparison.unit, mean_tokens=round(mean_tokens, 1))
+    precision = str(pick_precision("auto", CPU)).removeprefix("torch.")
+    return report(title, speeds, comparison.unit, precision=precision, mean_tokens=round(mean_tokens, 1))
 
 
 def _training_split(name: str, model: str, data: str) -> tuple[Kind, Labels, Split]:
@@ -155,7 +159,7 @@ def _ours(kind: Kind, labels: Labels, split: Split, model: str, steps: list[Any]
         build_optimizer(loaded, OptimizerConfig(learning_rate=RATE)),
         kind.objective(split),
         lambda step: [steps[step]],
-        LoopSettings(0, CPU, torch.bfloat16),
+        LoopSettings(0, CPU, pick_precision("auto", CPU)),
         Budget(steps=len(steps)),
     )
 

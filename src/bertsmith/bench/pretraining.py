@@ -2,9 +2,10 @@
 
 A step is forward, backward, clipping and AdamW, dropout 0.1, on the same instances (the peers get them
 padded, made beforehand; ours are fetched from the loader within the step). Tokens are counted without
-padding. Peers: transformers' ``BertForPreTraining`` with its fused AdamW in float32 (its default) and under
-bfloat16 autocast. ``fraction_of_product_rate`` is the arithmetic that a step needs, over its time and the
-rate of a bare matrix product of the model's shape.
+padding. Peers: transformers' ``BertForPreTraining`` with its fused AdamW in float32 (its default) and, where
+the processor computes in bfloat16, under its autocast; ours is in bfloat16 there, else in float32.
+``fraction_of_product_rate`` is the arithmetic that a step needs, over its time and the rate of a bare matrix
+product of the model's shape.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from bertsmith.data.batch import IGNORED, PretrainingBatch
 from bertsmith.data.config import MaskingConfig
 from bertsmith.data.loader import PretrainingLoader
 from bertsmith.data.shards import Instances
+from bertsmith.device import computes_bfloat16, pick_precision
 from bertsmith.interop.huggingface import config_to_huggingface
 from bertsmith.model.bert import BertForPreTraining
 from bertsmith.model.config import BertConfig
@@ -83,15 +85,18 @@ def compare(name: str, data: str | None, repeats: int) -> dict[str, Any]:
     contenders = {OURS: Contender(_ours(config, batches, len(steps)), keeps_memory=True)}
     if peer_is_installed("transformers"):
         contenders["transformers float32"] = Contender(_peer(config, steps, torch.float32))
-        contenders["transformers bfloat16 autocast"] = Contender(_peer(config, steps, torch.bfloat16))
+        if computes_bfloat16(CPU):
+            contenders["transformers bfloat16 autocast"] = Contender(_peer(config, steps, torch.bfloat16))
     speeds = interleave(contenders, repeats)
     tokens = float(np.mean([batch.tokens.layout.num_tokens for batch in steps]))
     needed = float(np.mean([operations(config, batch) for batch in steps])) / tokens * speeds[OURS] / 1e9
-    rate = product_rate(int(tokens), config.hidden_size, config.intermediate_size, torch.bfloat16)
+    precision = pick_precision("auto", CPU)
+    rate = product_rate(int(tokens), config.hidden_size, config.intermediate_size, precision)
     return report(
         f"pretraining bert-{name}, {shape.batch_size} x {SEQ_LEN}",
         speeds,
         "tokens/s",
+        precision=str(precision).removeprefix("torch."),
         gflops=round(needed),
         product_gflops=round(rate),
         fraction_of_product_rate=round(needed / rate, 2),
@@ -118,7 +123,7 @@ def _ours(config: BertConfig, batches: Batches, num_steps: int) -> Callable[[int
         build_optimizer(model, OptimizerConfig()),
         PretrainingObjective(),
         batches,
-        LoopSettings(0, CPU, torch.bfloat16),
+        LoopSettings(0, CPU, pick_precision("auto", CPU)),
         Budget(steps=num_steps),
     )
     return lambda _: next(steps).tokens
