@@ -87,6 +87,20 @@ def test_wrong_usage_is_one_line_and_code_2(words, expected, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("seed", ["-1", str(1 << 63)])
+@pytest.mark.parametrize("verb", ["prepare", "pretrain", "finetune", "demo", "ablate"])
+def test_a_seed_that_draws_as_another_is_refused(verb, seed, capsys):
+    needed = {
+        "prepare": ["--corpus", "c", "--vocab", "v", "--out", "o"],
+        "pretrain": ["--data", "d", "--out", "o"],
+        "finetune": ["--task", "sst2", "--data", "d", "--model", "m", "--out", "o"],
+        "demo": ["--out", "o"],
+        "ablate": ["masking", "--out", "o"],
+    }
+    assert run([verb, *needed[verb], "--seed", seed]) == 2
+    assert f"--seed is {seed}; it has to be from 0 to" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "content, expected",
     [
@@ -96,6 +110,7 @@ def test_wrong_usage_is_one_line_and_code_2(words, expected, tmp_path):
         ("- a", "expected settings as 'name: value' lines"),
         ("optimizer: 3", "expected OptimizerConfig"),
         ("optimizer: {beta2: 2}", "beta2 is 2"),
+        ("optimizer: {beta2: 1" + "0" * 400 + "}", "expected float"),
     ],
 )
 def test_a_wrong_settings_file_is_one_line_and_code_2(content, expected, tmp_path, capsys):

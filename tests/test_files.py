@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bertsmith.errors import InputError
-from bertsmith.files import atomic_directory, atomic_file, sha256_of, write_json
+from bertsmith.files import alone_in, atomic_directory, atomic_file, sha256_of, write_json
 
 
 def test_a_failed_file_leaves_the_old_one(tmp_path):
@@ -88,3 +88,21 @@ def test_a_stop_between_the_two_renames_keeps_the_old_directory(tmp_path, monkey
         (temporary / "new").write_text("")
     assert [file.name for file in path.iterdir()] == ["old"]
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_one_process_at_a_time_works_in_a_directory(tmp_path):
+    place = tmp_path / "deep" / "run"
+    holding = (
+        "import sys, pathlib; from bertsmith.files import alone_in\n"
+        "with alone_in(pathlib.Path(sys.argv[1])): print('in', flush=True); sys.stdin.read()"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", holding, str(place)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout.readline() == "in\n"
+    with pytest.raises(InputError, match=r"another process is writing .*run; wait for it"), alone_in(place):
+        pass
+    other.kill()
+    other.communicate()
+    with alone_in(place):
+        assert list(place.iterdir()) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import errno
 import importlib
 import io
 import json
@@ -12,7 +13,8 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -65,6 +67,8 @@ _MODULES = {
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 _TOGETHER = ("pretrain",)
 """Verbs that several processes can run together, started by torchrun."""
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_MAKE_ROOM = "; what was there before is kept: make room, and start it again"
 _WRONG_PATHS = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError)
 
 
@@ -103,7 +107,8 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     try:
-        return _run_verb(verb, list(arguments[1:]))
+        with _threads_in_one_line(verb):
+            return _run_verb(verb, list(arguments[1:]))
     except InputError as error:
         print(f"bertsmith {verb}: {' '.join(str(error).split())}", file=sys.stderr)
         return WRONG_USAGE
@@ -117,8 +122,27 @@ def run(arguments: Sequence[str]) -> int:
         print(f"bertsmith {verb}: {error}; give a path that can be used", file=sys.stderr)
         return WRONG_USAGE
     except (RunError, OSError) as error:
-        print(f"bertsmith {verb}: {error}", file=sys.stderr)
+        is_full = isinstance(error, OSError) and error.errno in _NO_ROOM
+        print(f"bertsmith {verb}: {error}{_MAKE_ROOM if is_full else ''}", file=sys.stderr)
         return FAILED
+
+
+@contextlib.contextmanager
+def _threads_in_one_line(verb: str) -> Iterator[None]:
+    """Tell in a line what a thread of a library, TensorBoard's, met on the disk."""
+    before = threading.excepthook
+
+    def told(failed: threading.ExceptHookArgs) -> None:
+        if isinstance(failed.exc_value, OSError):
+            print(f"bertsmith {verb}: WARNING: {failed.exc_value}", file=sys.stderr)
+        else:
+            before(failed)
+
+    threading.excepthook = told
+    try:
+        yield
+    finally:
+        threading.excepthook = before
 
 
 def _run_verb(verb: str, arguments: list[str]) -> int:
@@ -129,6 +153,7 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
             _parse(verb, ["--help"], _defaults(verb, arguments))
         return DONE
     settings, output = _parse(verb, arguments, _defaults(verb, arguments))
+    _check_seed(settings)
     if verb == "pretrain":
         _check_architecture(settings)
     if output.print_config:
@@ -139,12 +164,24 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
     if is_together and verb not in _TOGETHER:
         raise InputError(f"{verb} is done by one process; start it without torchrun")
     recipe = importlib.import_module(_MODULES.get(verb, f"bertsmith.recipes.{verb}"))
-    summary: dict[str, Any] = getattr(recipe, verb)(settings)
+    try:
+        summary: dict[str, Any] = getattr(recipe, verb)(settings)
+    except OSError as error:
+        if error.errno in _NO_ROOM and error.filename is None:  # writing into an open file names none
+            error.filename = getattr(settings, "out", None)
+        raise
     if hasattr(recipe, "show") and not output.json:
         recipe.show(summary)
     elif rank == 0:  # the others would say the same
         _print_summary(summary, output.json, rows_on_stdout=getattr(settings, "out", None) == "-")
     return FAILED if summary.get("interrupted") or summary.get("failed") else DONE
+
+
+def _check_seed(settings: Any) -> None:
+    """Refuse a seed that would draw the same numbers as another one (``randomness.generator``)."""
+    seed = getattr(settings, "seed", 0)
+    if not 0 <= seed < 1 << 63:
+        raise InputError(f"--seed is {seed}; it has to be from 0 to {(1 << 63) - 1}")
 
 
 def _check_architecture(settings: PretrainConfig) -> None:

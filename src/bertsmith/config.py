@@ -92,7 +92,7 @@ def _checked(value: Any, wanted: Any, where: str) -> Any:
     if get_origin(wanted) is list and isinstance(value, list):
         return [_checked(item, options[0], where) for item in value]
     if wanted is float and isinstance(value, (int, float, str)) and not isinstance(value, bool):
-        with suppress(ValueError):
+        with suppress(ValueError, OverflowError):
             return float(value)
     if wanted is str and isinstance(value, (int, float)) and not isinstance(value, bool):
         return str(value)

@@ -10,3 +10,7 @@ class InputError(ValueError):
 
 class RunError(RuntimeError):
     """A run that cannot go on, such as one whose loss is NaN: shown as one line, exit code 1."""
+
+
+class RunDivergedError(RunError):
+    """A run that diverged for good: the same settings would come to the same."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -15,6 +17,8 @@ from typing import Any
 from safetensors import SafetensorError
 
 from bertsmith.errors import InputError
+
+_LOG = logging.getLogger(__name__)
 
 
 def _sync_directory(path: Path) -> None:
@@ -67,6 +71,31 @@ def require_no_directory(path: Path) -> None:
     """
     if path.is_dir():
         raise InputError(f"{path} is a directory; name the file to write")
+
+
+@contextmanager
+def alone_in(directory: Path) -> Iterator[None]:
+    """Make a directory and keep other processes that ask for it so out of it until the block ends.
+
+    On a file system without locks nobody is kept out.
+
+    Raises:
+        InputError: another process is at work there.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"another process is writing {directory}; wait for it, or choose another --out"
+            ) from None
+        except OSError as error:
+            _LOG.debug("%s cannot be locked: %s", directory, error)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -126,7 +155,10 @@ def storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except SafetensorError as error:
-        raise OSError(f"{path}: {error}") from error
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        if number is None:
+            raise OSError(f"{path}: {error}") from error
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
 
 
 def write_text(path: Path, text: str) -> None:

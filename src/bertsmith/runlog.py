@@ -126,7 +126,10 @@ class RunLog:
         truncate_metrics(path, last_step)
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (closed in close)
         self._waiting = b""  # lines that found no room on the disk
-        self._writer = _tensorboard_writer(self.directory, last_step)
+        try:
+            self._writer = _tensorboard_writer(self.directory, last_step)
+        except OSError as error:
+            self._without_tensorboard(error)
 
     def __enter__(self) -> RunLog:
         return self
@@ -155,8 +158,11 @@ class RunLog:
                 if name != "step" and isinstance(value, int | float):
                     self._writer.add_scalar(name, value, values["step"])
         except OSError as error:
-            self.note(f"WARNING: {error}; nothing more goes to TensorBoard, all goes to {self._file.name}")
-            self._writer = None
+            self._without_tensorboard(error)
+
+    def _without_tensorboard(self, error: OSError) -> None:
+        self._writer = None
+        self.note(f"WARNING: {error}; nothing more goes to TensorBoard, all goes to {self._file.name}")
 
     def _write_waiting(self) -> None:
         """Append whole lines or nothing: half a line would be the end of the log for whoever reads it."""

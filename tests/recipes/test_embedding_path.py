@@ -13,10 +13,11 @@ import pytest
 import yaml
 
 from bertsmith import predictor
-from bertsmith.bundle import load_bundle
+from bertsmith.bundle import load_bundle, save_bundle
 from bertsmith.errors import InputError
 from bertsmith.experiments.judged import judge, worst
 from bertsmith.experiments.report import report
+from bertsmith.model.bert import BertForPreTraining
 from bertsmith.recipes.compare import compare_runs
 from bertsmith.recipes.config import DoctorConfig, EvaluateConfig, PredictConfig, ReportConfig
 from bertsmith.recipes.doctor import doctor
@@ -215,6 +216,25 @@ def test_doctor_reads_rows_to_embed(start: Path, tmp_path: Path) -> None:
     contradicting = [{"text1": "a", "text2": "b", "score": 1}, {"text1": "a", "text2": "b", "score": 2}]
     config = DoctorConfig(data=str(write_json(tmp_path / "b.jsonl", contradicting)), task="embed")
     assert "contradicting_rows" in {finding["name"] for finding in doctor(config)["findings"]}
+
+
+def test_what_teaches_nothing_or_means_nothing_is_refused_before_the_first_step(
+    start: Path, tmp_path: Path
+) -> None:
+    rows = write_json(tmp_path / "a.jsonl", pairs(40))
+    for grid in ({"batch_size": 1}, {"batch_size": 64, "grid": ["batch-size=8,1"]}):
+        with pytest.raises(InputError, match=r"--batch-size 1: the rows of .*a\.jsonl have no negatives"):
+            finetune(tiny.config(start, rows, tmp_path / "run", **({"task": "embed"} | grid)))
+    architecture = dataclasses.replace(tiny.SHAPE, context="left")
+    save_bundle(
+        tmp_path / "left", BertForPreTraining(architecture), load_bundle(start).tokenizer, None, "card"
+    )
+    with pytest.raises(InputError, match="in a left-to-right model"):
+        finetune(tiny.config(tmp_path / "left", rows, tmp_path / "run", task="embed", pooling="cls"))
+    assert not (tmp_path / "run").exists()
+    negatives = [row | {"negative": "bad"} for row in pairs(8)]
+    rows = write_json(tmp_path / "b.jsonl", negatives)
+    finetune(tiny.config(start, rows, tmp_path / "run", task="embed", batch_size=1, epochs=1))
 
 
 def test_settings_of_other_tasks_are_refused(start: Path, tmp_path: Path) -> None:

@@ -37,29 +37,24 @@ def connected(client: Client) -> Iterator[socket.socket]:
         yield connection
 
 
-@pytest.mark.parametrize("before", [b"", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"], ids=["new", "used"])
-@pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nX: "], ids=["nothing", "half a head"])
-def test_a_connection_without_a_whole_head_is_closed(hasty: Client, before: bytes, sent: bytes) -> None:
-    with connected(hasty) as connection:
-        connection.sendall(before + sent)
-        received, trickled = b"", 0
-        with contextlib.suppress(ConnectionError):
-            while chunk := _soon(connection):
-                received += chunk
-                if sent and chunk == b" ":
+def test_a_connection_without_a_whole_head_is_closed(hasty: Client) -> None:
+    whole, half = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /healthz HTTP/1.1\r\nX: "
+    with contextlib.ExitStack() as opened:
+        kinds = {sent: opened.enter_context(connected(hasty)) for sent in (b"", half, whole, whole + half)}
+        for sent, connection in kinds.items():
+            connection.sendall(sent)
+        trickling = [kinds[half], kinds[whole + half]]
+        with contextlib.suppress(ConnectionError):  # closed while bytes come
+            while True:
+                time.sleep(0.1)
+                for connection in trickling:
                     connection.sendall(b"a")
-                    trickled += 1
-        assert (b"200 OK" in received) == bool(before)
-        assert bool(trickled) == bool(sent)
-
-
-def _soon(connection: socket.socket) -> bytes:
-    """Return what comes, a space if nothing does in a tenth of a second, or nothing at the end."""
-    connection.settimeout(0.1)
-    try:
-        return connection.recv(1000)
-    except TimeoutError:
-        return b" "
+        for sent, connection in kinds.items():
+            received = b""
+            with contextlib.suppress(ConnectionError):
+                while chunk := connection.recv(1000):
+                    received += chunk
+            assert (b"200 OK" in received) == sent.startswith(whole)
 
 
 def test_an_answer_that_nobody_takes_is_given_up_and_one_taken_slowly_is_not(hasty: Client) -> None:
@@ -76,7 +71,7 @@ def test_an_answer_that_nobody_takes_is_given_up_and_one_taken_slowly_is_not(has
         while left:
             if left <= pause_at:
                 time.sleep(0.4)
-                pause_at = left - length // 8
+                pause_at = left - length // 6
             chunk = slow.recv(1 << 20)
             assert chunk, "cut off"
             left -= len(chunk)

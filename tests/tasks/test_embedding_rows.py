@@ -80,6 +80,7 @@ def test_named_columns_and_the_dev_file_of_another_form(tmp_path: Path) -> None:
         ([{"anchor": "a", "positive": "b", "negative": {"c": 1}}], "line 1: 'negative' is .*string"),
         ([{"text1": "a", "text2": "b", "score": "high"}], "line 1: 'high' is no number"),
         ([{"text1": "a", "text2": "b", "score": True}], "line 1: 'True' is no number"),
+        ([{"text1": "a", "text2": "b", "score": 10**400}], "line 1: '1000.*' is no number"),
         ([{"text1": "a", "text2": "b", "score": "nan"}], "line 1: 'nan' is no number"),
         ([{"text1": "a", "text2": "b", "score": None}], r"line 1 \(score\)"),
         ([{"text1": "a", "text2": "b", "score": 1, "negative": "c"}], "rows have one of both"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from bertsmith.experiments.designs import DESIGNS, Column, Design, Row, column_o
 from bertsmith.experiments.results import Results, RowResult, Run, as_markdown
 from bertsmith.experiments.study import Stopped, Study
 from bertsmith.experiments.task_data import task_directory
-from bertsmith.files import require_no_directory, write_json, write_text
+from bertsmith.files import alone_in, require_no_directory, write_json, write_text
 from bertsmith.model.config import BertConfig
 from bertsmith.recipes.demo_report import imported
 from bertsmith.recipes.pretrain_settings import check
@@ -43,16 +44,23 @@ def ablate(config: AblateConfig) -> dict[str, Any]:
     columns = _columns(design, study, rows)
     directory = Path(config.out) / design.name
     require_no_directory(directory / "report.html")
-    directory.mkdir(parents=True, exist_ok=True)
-    write_config(directory, config)
-    write_environment(directory)
-    study.prepare_pairings(rows)
-    results = Results(design, columns, [RowResult(row, []) for row in rows], left_out, study.base)
+    with alone_in(study.out):
+        directory.mkdir(exist_ok=True)
+        write_config(directory, config)
+        write_environment(directory)
+        study.prepare_pairings(rows)
+        results = Results(design, columns, [RowResult(row, []) for row in rows], left_out, study.base)
+        return _carried_out(study, results, directory)
+
+
+def _carried_out(study: Study, results: Results, directory: Path) -> dict[str, Any]:
+    """Have every run; write table and report."""
+    config = study.config
     try:
         for seed in range(config.seed, config.seed + config.seeds):
-            for number, row in enumerate(rows):
-                _say(f"[{number + 1}/{len(rows)}] {row.name}, seed {seed}")
-                results.rows[number].runs.append(_run(study, row, columns, seed))
+            for number, place in enumerate(results.rows, start=1):
+                _say(f"[{number}/{len(results.rows)}] {place.row.name}, seed {seed}")
+                place.runs.append(_run(study, place.row, results.columns, seed))
                 _write_table(directory, results)
     except Stopped as stopped:
         _say(str(stopped))
@@ -94,6 +102,9 @@ def _design(config: AblateConfig) -> Design:
         raise InputError(f"--seeds is {config.seeds}; it has to be at least 1")
     if config.processes < 1:
         raise InputError(f"--processes is {config.processes}; it has to be at least 1")
+    most = os.cpu_count() or 1
+    if config.processes > most:  # each would fill memory and wait for the others
+        raise InputError(f"--processes is {config.processes}; this machine has {most} processors, take fewer")
     imported("matplotlib")  # hours later would be too late
     imported("jinja2")
     if config.mixtures and config.experiment != "masking":

@@ -21,7 +21,7 @@ from bertsmith import presets
 from bertsmith.bundle import load_bundle, load_shape, save_bundle
 from bertsmith.config import nearest, nested, overlay, to_dict
 from bertsmith.data.shards import Instances
-from bertsmith.errors import InputError, RunError
+from bertsmith.errors import InputError, RunDivergedError, RunError
 from bertsmith.experiments.config import AblateConfig
 from bertsmith.experiments.designs import Changes, Column, Row
 from bertsmith.experiments.mixture import measured_mixture
@@ -38,6 +38,9 @@ from bertsmith.recipes.pretrain_config import PretrainConfig
 from bertsmith.training import checkpoint
 
 _RESULT = "result.json"
+# What ablate says itself, of a pretraining and of a fine-tuning.
+_OWN_PRETRAINING = ("data", "out", "seed", "resume", "preset", "steps", "budget")
+_OWN_FINETUNING = ("task", "model", "data", "out", "features", "seed", "seeds", "resume")
 # What neither changes a model nor what is measured of it.
 _WITHOUT_EFFECT = ("out", "resume", "data", "checkpoint_seconds", "log_steps", "micro_batch_size")
 
@@ -94,7 +97,9 @@ class Study:
             raise InputError(f"unknown preset {config.preset!r}; {hint}")
         base = presets.PRESETS[config.preset](config.data, "")
         base = dataclasses.replace(base, steps=config.steps, budget=config.budget)
-        base = overlay(base, settings_in(config.pretraining, "--pretraining"), "--pretraining")
+        base = overlay(
+            base, settings_in(config.pretraining, "--pretraining", _OWN_PRETRAINING), "--pretraining"
+        )
         if config.model is None:
             return base
         return dataclasses.replace(base, architecture=load_shape(config.model).config)
@@ -157,7 +162,7 @@ class Study:
     def _pretrain(self, config: PretrainConfig) -> dict[str, Any]:
         try:
             summary = pretrain(config) if self.config.processes == 1 else self._pretrain_by_ranks(config)
-        except RunError as error:
+        except RunDivergedError as error:
             return {"status": f"diverged: {error}", "metrics": {}, "seconds": 0.0}
         if summary.get("interrupted"):
             raise Stopped(f"stopped in {config.out}; the same command goes on")
@@ -228,7 +233,9 @@ class Study:
         data = str(task_directory(self.config.task_data, column.task))
         start = FinetuneConfig(column.task, str(model), data, "", features=changes.get("features"))
         config = overlay(
-            RECIPES["default"](start), settings_in(self.config.finetuning, "--finetuning"), "--finetuning"
+            RECIPES["default"](start),
+            settings_in(self.config.finetuning, "--finetuning", _OWN_FINETUNING),
+            "--finetuning",
         )
         config = dataclasses.replace(overlay(config, changes, f"row {row.name}"), seed=seed)
         identity = to_dict(config) | {"model": _named_in(model, self.out), "data": "", "out": ""}
@@ -236,18 +243,26 @@ class Study:
         return dataclasses.replace(config, out=str(self.out / "fine-tuned" / name))
 
 
-def settings_in(words: Sequence[str], flag: str) -> dict[str, Any]:
+def settings_in(words: Sequence[str], flag: str, own: Sequence[str] = ()) -> dict[str, Any]:
     """Return settings given as NAME=VALUE as a settings file holds them, nested.
 
+    Args:
+        words: the settings.
+        flag: that they follow, for messages.
+        own: names that cannot be given so.
+
     Raises:
-        InputError: one has no value.
+        InputError: one has no value, or is one of ``own``.
     """
     values = {}
     for word in words:
         name, has_value, text = word.partition("=")
         if not has_value:
             raise InputError(f"{flag} {word!r}: expected NAME=VALUE, such as batch-size=64")
-        values[name.strip().replace("-", "_")] = text
+        name = name.strip().replace("-", "_")
+        if name in own:
+            raise InputError(f"{flag} {word!r} would be ignored: ablate says {name} itself; leave it out")
+        values[name] = text
     return nested(values, flag)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from bertsmith.bundle import Bundle, load_bundle, load_shape
 from bertsmith.device import describe, keep_freed_memory, limit_threads, pick_precision
 from bertsmith.errors import InputError
+from bertsmith.files import alone_in
 from bertsmith.recipes.config import FinetuneConfig
 from bertsmith.recipes.finetune_grid import Cell, cells_of
 from bertsmith.recipes.finetune_report import Kept, greeting, save, summarize
@@ -61,16 +62,25 @@ def finetune(config: FinetuneConfig) -> dict[str, Any]:
     inherited = {name: encoding.settings[name] for name in task.kind.inherited}
     config = dataclasses.replace(config, **inherited)
     cells = [Cell(cell.values, dataclasses.replace(cell.config, **inherited)) for cell in cells]
+    for cell in cells:
+        task.kind.check(data.train, bundle.config, cell.config.batch_size)
     setup = Setup(task, data, bundle, inference, task.kind.baseline(task, data.dev))
-
-    out = Path(config.out)
-    out.mkdir(parents=True, exist_ok=True)
-    write_config(out, config)
     facts = {"device": describe(inference.device), "precision": str(precision).split(".")[-1]}
-    write_environment(out, **facts, threads=threads)
-    runs = Runs(out / RUNS, task.main_metric)
-    with RunLog(out, runs.logged_steps, title=f"fine-tuning {task.name}") as log:
-        log.note(greeting(data))
+    out = Path(config.out)
+    with alone_in(out):
+        check_out(config)  # again: another process may have been there while the rows were read
+        write_config(out, config)
+        write_environment(out, **facts, threads=threads)
+        return _trained(cells, setup, encoding, out, origin_of(setup, precision))
+
+
+def _trained(
+    cells: list[Cell], setup: Setup, encoding: Encoding, out: Path, origin: dict[str, str]
+) -> dict[str, Any]:
+    """Have every run; write the best one's model and what all came to."""
+    runs = Runs(out / RUNS, setup.task.main_metric)
+    with RunLog(out, runs.logged_steps, title=f"fine-tuning {setup.task.name}") as log:
+        log.note(greeting(setup.data))
 
         def execute(cell: Cell, seed: int, place: Place) -> SeedRun:
             run = train_run(setup, cell, seed, log, place)
@@ -78,7 +88,7 @@ def finetune(config: FinetuneConfig) -> dict[str, Any]:
             return run
 
         try:
-            slots, best = carry_out(cells, runs, origin_of(setup, precision), execute)
+            slots, best = carry_out(cells, runs, origin, execute)
         except KeyboardInterrupt:
             log.note("stopped; finished runs are kept, and the same command with --resume goes on")
             raise

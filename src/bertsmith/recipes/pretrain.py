@@ -84,8 +84,8 @@ def pretrain(config: PretrainConfig) -> dict[str, Any]:
         InputError: settings, data or the run directory do not fit.
         RunError: the run diverged for good, or the budget was over before the first step.
     """
-    with distributed.joined(sharded=config.sharding == "fsdp"):
-        parts, standing = _set_up(config)
+    with distributed.joined(sharded=config.sharding == "fsdp"), contextlib.ExitStack() as held:
+        parts, standing = _set_up(config, held)
         return _run(parts, standing)
 
 
@@ -112,8 +112,11 @@ def _run(parts: Parts, standing: Standing) -> dict[str, Any]:
                 go_back(parts, standing, error, log)
 
 
-def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
-    """Check all that can be checked; build the model; when resuming, fill it from the newest checkpoint."""
+def _set_up(config: PretrainConfig, held: contextlib.ExitStack) -> tuple[Parts, Standing]:
+    """Check all that can be checked; build the model; when resuming, fill it from the newest checkpoint.
+
+    The main process has the run directory for itself until ``held`` is let go.
+    """
     clock = distributed.SharedClock()
     started = clock()
     with distributed.main_first():
@@ -132,7 +135,7 @@ def _set_up(config: PretrainConfig) -> tuple[Parts, Standing]:
     keep_freed_memory()
     machine = machine_facts(config, describe(device), limit_threads())
     fixed = fixed_settings(config, architecture, str(precision), phases, tokenizer)
-    found = distributed.from_main(lambda: open_run(config, fixed))
+    found = distributed.from_main(lambda: open_run(config, fixed, held))
     torch.manual_seed(seed_of(config.seed, "weights"))
     model = first_model(architecture, initial)
     if found is None:

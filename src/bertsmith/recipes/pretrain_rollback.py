@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bertsmith import distributed
-from bertsmith.errors import InputError, RunError
+from bertsmith.errors import InputError, RunDivergedError
 from bertsmith.recipes.pretrain_config import PretrainConfig
 from bertsmith.recipes.pretrain_ranks import restore
 from bertsmith.recipes.pretrain_run import Parts, Standing
@@ -70,7 +70,7 @@ def go_back(parts: Parts, standing: Standing, error: NonFiniteLoss | Diverged, l
         log: is taken back to the checkpoint.
 
     Raises:
-        RunError: the settings say so, it happened too often, or there is no good checkpoint.
+        RunDivergedError: the settings say so, it happened too often, or there is no good checkpoint.
 
     Source: PaLM (arXiv 2204.02311), section 5.1: back to a checkpoint before the spike, skipping the batches
         seen meanwhile; OPT (arXiv 2205.01068), section 2.5: going on from it with a lower rate.
@@ -80,12 +80,12 @@ def go_back(parts: Parts, standing: Standing, error: NonFiniteLoss | Diverged, l
     config = parts.config
     if config.on_divergence == "stop":
         report(parts, standing, finding, log)
-        raise RunError(_advice(finding, parts, standing)) from error
+        raise RunDivergedError(_advice(finding, parts, standing)) from error
     finish_checkpoint(parts, standing, log)
     good = distributed.from_main(lambda: checkpoint.latest(parts.out, up_to=max(0, onset - 2)))
     if good is None or standing.rollbacks >= config.max_rollbacks:
         report(parts, standing, finding, log)
-        raise RunError(_last_words(finding, parts, standing, good)) from error
+        raise RunDivergedError(_last_words(finding, parts, standing, good)) from error
     restore(good, parts.model, parts.optimizer)
     parts.clock.agree()  # all ranks have read it
     skipped = parts.phases.skipped_batches + finding.step - good.step

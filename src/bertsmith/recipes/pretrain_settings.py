@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from bertsmith.bundle import Bundle
 from bertsmith.config import duration_seconds, to_dict
 from bertsmith.data.shards import Instances
 from bertsmith.errors import InputError
+from bertsmith.files import alone_in
 from bertsmith.model.config import BertConfig
 from bertsmith.recipes.pretrain_config import PretrainConfig
 from bertsmith.recipes.pretrain_loader import batch_warmup_of
@@ -152,11 +154,12 @@ def fixed_settings(
     }
 
 
-def open_run(config: PretrainConfig, settings: dict[str, Any]) -> Checkpoint | None:
-    """Make the run directory, or find the checkpoint from which to go on.
+def open_run(config: PretrainConfig, settings: dict[str, Any], held: ExitStack) -> Checkpoint | None:
+    """Make the run directory, or find the checkpoint from which to go on; no other process gets it meanwhile.
 
     Raises:
-        InputError: the directory is in use and ``resume`` is not set; it is no run; its settings differ.
+        InputError: the directory is in use and ``resume`` is not set; another process is at work in it; it is
+            no run; its settings differ.
     """
     out = Path(config.out)
     if out.exists() and not out.is_dir():
@@ -171,7 +174,7 @@ def open_run(config: PretrainConfig, settings: dict[str, Any]) -> Checkpoint | N
             raise InputError(
                 f"--out {out} is not empty and no run: it has no config.yaml; choose another --out"
             )
-    out.mkdir(parents=True, exist_ok=True)
+    held.enter_context(alone_in(out))
     found = checkpoint.latest(out)
     if found is not None:
         defaults = to_dict(PretrainConfig(config.data, config.out))

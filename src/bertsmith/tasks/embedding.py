@@ -23,6 +23,7 @@ from bertsmith.bundle import Bundle, load_embedding_model
 from bertsmith.errors import InputError
 from bertsmith.layout import Tokens, moved
 from bertsmith.model.bert import BertForEmbedding
+from bertsmith.model.config import BertConfig
 from bertsmith.significance import MANY, Sample, mean_score
 from bertsmith.tasks.classification import stacked
 from bertsmith.tasks.config import EmbeddingConfig
@@ -233,6 +234,17 @@ def _fit(task: Task, train: Split, dev: Split) -> tuple[Split, Split]:
     return train, replace(theirs, score_range=ours.score_range) if theirs.rows.is_scored else dev
 
 
+def _check(split: Split, architecture: BertConfig, batch_size: int) -> None:
+    """Refuse a pooling that means nothing in a model, or batches in which nothing can be compared."""
+    ours = _split(split)
+    features.check_pooling(ours.settings.pooling, architecture)
+    if batch_size == 1 and not ours.rows.is_scored and not any(row.negatives for row in ours.rows.rows):
+        raise InputError(
+            f"--batch-size 1: the rows of {ours.rows.path} have no negatives, so each would be alone with "
+            "its own text and nothing can be learnt; take larger batches, or add a column negative"
+        )
+
+
 def _objective(split: Split) -> Objective[Any]:
     settings = _split(split).settings
     if _split(split).rows.is_scored:
@@ -356,6 +368,7 @@ EMBEDDING = Kind(
     score=_score,
     answers=_answers,
     fit=_fit,
+    check=_check,
     tune=_tune,
     settings={"pooling": "mean", "normalize": True, "temperature": None},
     inherited=("pooling", "normalize"),

@@ -191,7 +191,7 @@ def _texts(where: str, column: str, value: Any) -> list[str]:
 def _number(where: str, value: Any) -> float:
     try:
         number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
         raise InputError(

@@ -17,6 +17,7 @@ from torch import nn
 from bertsmith.bundle import Bundle
 from bertsmith.errors import InputError
 from bertsmith.layout import Tokens
+from bertsmith.model.config import BertConfig
 from bertsmith.significance import Sample
 from bertsmith.tasks.encode import CUTS, TRUNCATIONS, EncodedRow
 from bertsmith.tasks.inference import Inference
@@ -135,6 +136,10 @@ def _as_they_are(task: Task, train: Split, dev: Split) -> tuple[Split, Split]:
     return train, dev
 
 
+def _teaches_all(split: Split, architecture: BertConfig, batch_size: int) -> None:
+    return None
+
+
 def _nothing_to_finish(model: nn.Module, train: Split) -> None:
     return None
 
@@ -176,6 +181,8 @@ class Kind:
         answers: one JSON object a row, of outputs, labels and what was tuned.
         fit: adapts both splits to what the training rows say, such as the scale of values.
             Raises InputError when they teach nothing.
+        check: of a training split, a model's architecture and a batch size, before the first step.
+            Raises InputError when the model could not read the split so, or learn from it.
         finish: makes what ``fit`` found part of a trained model, in place.
         tune: what is chosen on dev after training and stored with the model.
         settings: settings that tasks of other kinds do not have, with their defaults.
@@ -199,6 +206,7 @@ class Kind:
     score: Callable[[Task, Split, Outputs, Mapping[str, Any]], Score]
     answers: Callable[[Split, Outputs, Labels, Mapping[str, Any]], list[dict[str, Any]]]
     fit: Callable[[Task, Split, Split], tuple[Split, Split]] = _as_they_are
+    check: Callable[[Split, BertConfig, int], None] = _teaches_all
     finish: Callable[[nn.Module, Split], None] = _nothing_to_finish
     tune: Callable[[Task, Split, Outputs], dict[str, Any]] = _nothing_to_tune
     settings: Mapping[str, Any] = field(default_factory=dict)

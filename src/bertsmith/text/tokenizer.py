@@ -106,7 +106,7 @@ class Tokenizer:
         return tokenizer
 
     def save(self, directory: Path, vocabulary_name: str | None = None) -> None:
-        """Write the vocabulary's files, tokenizer.json and tokenizer_config.json into a directory.
+        """Write tokenizer.json, tokenizer_config.json and, last, the vocabulary's files into a directory.
 
         Args:
             directory: where to; made if missing.
@@ -114,9 +114,9 @@ class Tokenizer:
         """
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        self._scheme.write(directory, self.vocab, vocabulary_name)
         write_text(directory / TOKENIZER_FILE, self._scheme.exported(self._ids).to_str(pretty=True))
         write_json(directory / SETTINGS_FILE, self._settings())
+        self._scheme.write(directory, self.vocab, vocabulary_name)
 
     @property
     def algorithm(self) -> str:
