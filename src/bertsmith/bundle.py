@@ -30,7 +30,7 @@ from bertsmith.model.bert import (
     initialize,
 )
 from bertsmith.model.config import BertConfig
-from bertsmith.model.task_heads import BertForTagging, FeatureTagger
+from bertsmith.model.task_heads import BertForTagging, FeatureClassifier, FeatureTagger
 from bertsmith.stored_task import EMBEDDING
 from bertsmith.text.tokenizer import Tokenizer
 
@@ -46,7 +46,8 @@ _ARCHITECTURES: dict[type[nn.Module], str] = {
     BertForSpans: "BertForQuestionAnswering",
     BertForTagging: huggingface.TOKEN_CLASSIFICATION,
     BertForEmbedding: "BertModel",
-    FeatureTagger: "BertModel",  # other programs know no such head; they load the encoder
+    FeatureTagger: "BertModel",  # other programs know no such heads; they load the encoder
+    FeatureClassifier: "BertModel",
 }
 
 

@@ -100,7 +100,7 @@ def layers_read(layer: int | str, num_layers: int) -> tuple[int, ...]:
         if choice.weighted:
             plain = [name for name in LAYER_CHOICES if "weighted" not in name]
             raise InputError(
-                f"layers {layer} has weights that only a tagger on frozen features learns; "
+                f"layers {layer} has weights that only a head on frozen features learns; "
                 f"take one of {', '.join(plain)}"
             )
         return choice.layers

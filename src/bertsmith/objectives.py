@@ -145,8 +145,8 @@ class LabelledBatch(Protocol):
     """Rows with a label each."""
 
     @property
-    def tokens(self) -> Tokens:
-        """The inputs."""
+    def inputs(self) -> tuple[Any, ...]:
+        """What the model takes for the scores of these rows."""
         ...
 
     @property
@@ -165,12 +165,12 @@ class ClassificationObjective:
 
     def counts(self, batch: LabelledBatch) -> dict[str, int]:
         """Return the number of rows."""
-        rows = batch.tokens.layout.batch
+        rows = batch.labels.shape[0]
         return {"loss": rows, "accuracy": rows}
 
     def sums(self, model: nn.Module, batch: LabelledBatch) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Return the summed loss and the number of right rows."""
-        loss, correct = class_sums(model(batch.tokens), batch.labels, batch.weights)
+        loss, correct = class_sums(model(*batch.inputs), batch.labels, batch.weights)
         return {"loss": loss}, {"accuracy": correct}
 
 
@@ -184,7 +184,7 @@ class MultiLabelObjective:
 
     def sums(self, model: nn.Module, batch: LabelledBatch) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Return the summed loss and the number of pairs that are right at 0.5."""
-        loss, correct = label_sums(model(batch.tokens), batch.labels, batch.weights)
+        loss, correct = label_sums(model(*batch.inputs), batch.labels, batch.weights)
         return {"loss": loss}, {"accuracy": correct}
 
 
@@ -228,11 +228,11 @@ class RegressionObjective:
 
     def counts(self, batch: LabelledBatch) -> dict[str, int]:
         """Return the number of rows."""
-        return {"loss": batch.tokens.layout.batch}
+        return {"loss": batch.labels.shape[0]}
 
     def sums(self, model: nn.Module, batch: LabelledBatch) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Return the summed squared error."""
-        return {"loss": squared_error_sum(model(batch.tokens), batch.labels, batch.weights)}, {}
+        return {"loss": squared_error_sum(model(*batch.inputs), batch.labels, batch.weights)}, {}
 
 
 class SpanBatch(Protocol):

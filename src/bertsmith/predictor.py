@@ -13,13 +13,11 @@ from typing import Any, TypeVar
 from torch import nn
 
 from bertsmith import answers
-from bertsmith.bundle import (
-    Bundle,
-    load_bundle,
-)
+from bertsmith.bundle import Bundle, load_bundle
 from bertsmith.device import set_threads
 from bertsmith.errors import InputError
 from bertsmith.model.bert import Bert, BertForPreTraining
+from bertsmith.stored_task import plain_head
 from bertsmith.tasks import vectors
 from bertsmith.tasks.asked import items_to_choose, questions_to_answer, texts_to_rank, texts_to_score
 from bertsmith.tasks.cloze import filled_texts
@@ -133,7 +131,7 @@ class Predictor:
         Raises:
             InputError: the model has no head for words.
         """
-        kind = self._kind("tagging", "feature-tagging")
+        kind = self._kind("tagging")
         labels = tuple(self.labels or ())
         split = kind.encode(TASKS["tag"], RowSet(list(rows), "texts"), labels, Encoding.of(self.bundle))
         return [answers.Tagging.of(answer, cut) for answer, cut in self._answers(kind, split)]
@@ -157,17 +155,17 @@ class Predictor:
         split = texts_to_score(texts, columns, self._encoding, self._where)
         return [make(**found, truncated=cut) for found, cut in self._answers(kind, split)]
 
-    def _kind(self, *heads: str) -> Kind:
-        """Return the kind of the model's head, one of some.
+    def _kind(self, wanted: str) -> Kind:
+        """Return the kind of the model's head, on an encoder that was trained with it or on a frozen one.
 
         Raises:
             InputError: the model has another head, or none.
         """
         head = (self.bundle.task or {}).get("head")
-        if head not in heads:
-            verb = KINDS[heads[0]].verb
+        if head is None or plain_head(head) != wanted:
+            verb = KINDS[wanted].verb
             raise InputError(
-                f"{self._where}: cannot {verb}, it has no {heads[0]} head; it can {', '.join(self.can)}"
+                f"{self._where}: cannot {verb}, it has no {wanted} head; it can {', '.join(self.can)}"
             )
         return KINDS[head]
 
@@ -206,7 +204,7 @@ class Predictor:
                 model, else "mean".
             layer: -1 is the last layer, -2 that before it, 0 the embeddings' output; or a name of the paper's
                 table 7, such as "concat-last-4" (``features.LAYER_CHOICES``; those with learned weights are
-                for tagging).
+                for heads on frozen features).
             normalize: scale each vector to length 1; ``None``: as stored with the model, else not.
 
         Raises:

@@ -11,8 +11,12 @@ from bertsmith.errors import InputError
 
 EMBEDDING = "embedding"
 """The head of embedding models; it has no weights, its settings say how vectors are made."""
-_NAMED = ("classification", "multi-label", "tagging", "feature-tagging")
+FROZEN = "feature-"
+"""Begins the name of a head on a frozen encoder; the rest is the head that answers alike."""
+_NAMED = ("classification", "multi-label", "tagging")
 """Heads whose outputs have names."""
+MOST_CELLS = 1 << 14
+"""Of an LSTM in one direction; beyond is a mistake."""
 _POOLINGS = ("mean", "max", "cls")
 _NEEDED = {"text", "second_text", "label"}
 _TYPES: Mapping[str, tuple[type, str]] = {
@@ -24,6 +28,11 @@ _TYPES: Mapping[str, tuple[type, str]] = {
     "columns": (dict, "an object: text, second_text and label"),
     "tuned": (dict, "an object of numbers"),
 }
+
+
+def plain_head(head: str | None) -> str:
+    """Return the head that answers as this one, trained as a whole; empty without one."""
+    return (head or "").removeprefix(FROZEN)
 
 
 def check_stored_task(task: Mapping[str, Any], path: Path, max_positions: int, outputs: int | None) -> None:
@@ -48,6 +57,8 @@ def check_stored_task(task: Mapping[str, Any], path: Path, max_positions: int, o
     _check_labels(task, path, outputs)
     if task.get("head") == EMBEDDING:
         _check_embedding(task.get("settings") or {}, path)
+    if (task.get("head") or "").startswith(FROZEN):
+        _check_lstm(task.get("settings") or {}, path)
     _check_columns(task.get("columns"), path)
     _check_tuned(task.get("tuned") or {}, path, outputs)
 
@@ -56,7 +67,7 @@ def _check_labels(task: Mapping[str, Any], path: Path, outputs: int | None) -> N
     labels = task.get("labels")
     names = labels or []
     right = len(names) == len(set(map(str, names))) and all(isinstance(name, str) and name for name in names)
-    if task.get("head") in _NAMED and not (right and len(names) == outputs):
+    if plain_head(task.get("head")) in _NAMED and not (right and len(names) == outputs):
         raise InputError(f"{path}: labels is {labels!r}; expected {outputs} names, one for each output")
 
 
@@ -65,6 +76,12 @@ def _check_embedding(settings: Mapping[str, Any], path: Path) -> None:
         raise InputError(f"{path}: pooling is {settings.get('pooling')!r}; expected {', '.join(_POOLINGS)}")
     if not isinstance(settings.get("normalize"), bool):
         raise InputError(f"{path}: normalize is {settings.get('normalize')!r}; expected true or false")
+
+
+def _check_lstm(settings: Mapping[str, Any], path: Path) -> None:
+    size = settings.get("lstm_size", 1)
+    if type(size) is not int or not 1 <= size <= MOST_CELLS:
+        raise InputError(f"{path}: lstm_size is {size!r}; expected a whole number, 1 to {MOST_CELLS}")
 
 
 def _check_columns(columns: Mapping[str, Any] | None, path: Path) -> None:

@@ -19,9 +19,10 @@ from bertsmith.model.config import BertConfig
 from bertsmith.model.heads import LayerMix
 from bertsmith.model.task_heads import LSTM_SIZE, FeatureTagger
 from bertsmith.objectives import TaggingObjective
-from bertsmith.tasks import feature_tagging
+from bertsmith.tasks import frozen_encoder
 from bertsmith.tasks.entities import Entity
-from bertsmith.tasks.feature_tagging import FEATURE_TAGGING, FeatureWords, StateCache, with_frozen_encoder
+from bertsmith.tasks.feature_tagging import FEATURE_TAGGING, FeatureWords
+from bertsmith.tasks.frozen_encoder import StateCache, with_frozen_encoder
 from bertsmith.tasks.inference import Inference
 from bertsmith.tasks.kind import Encoding
 from bertsmith.tasks.source import RowSet
@@ -71,6 +72,11 @@ def encode(bundle: Bundle, kind: Any = FEATURE_TAGGING) -> FeatureWords:
     return split
 
 
+def described(bundle: Bundle, features: str) -> Bundle:
+    """Return the encoder as a fine-tuning describes it before it draws a head."""
+    return dataclasses.replace(bundle, task={"settings": {"features": features}})
+
+
 @pytest.mark.parametrize(
     ("name", "layers", "weighted"),
     [
@@ -116,7 +122,7 @@ def test_states_are_those_of_first_pieces(bundle: Bundle, tmp_path: Path) -> Non
     theirs = transformers.BertModel.from_pretrained(bundle.directory, add_pooling_layer=False).eval()
     split = encode(bundle)
     cache = StateCache(load_encoder(bundle), (0, 2, 5), tmp_path, INFERENCE)
-    found = np.stack(cache.states(split), axis=1)  # (words, layers, hidden)
+    found = np.stack(cache.states(split.encoded), axis=1)  # (words, layers, hidden)
     assert found.dtype == np.float16
     for window in split.encoded:
         with torch.no_grad():
@@ -129,22 +135,22 @@ def test_states_are_computed_once_and_shared_by_choices(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     split, encoder = encode(bundle), load_encoder(bundle)
-    first = StateCache(encoder, (2, 3), tmp_path, INFERENCE).states(split)
+    first = StateCache(encoder, (2, 3), tmp_path, INFERENCE).states(split.encoded)
     assert all(isinstance(part, np.memmap) for part in first)
     computed: list[tuple[int, ...]] = []
-    real = feature_tagging.states_of
+    real = frozen_encoder.states_of
 
-    def counting(encoder: Bert, words: Any, layers: tuple[int, ...], inference: Inference) -> Any:
+    def counting(encoder: Bert, windows: Any, layers: tuple[int, ...], inference: Inference) -> Any:
         computed.append(layers)
-        return real(encoder, words, layers, inference)
+        return real(encoder, windows, layers, inference)
 
-    monkeypatch.setattr(feature_tagging, "states_of", counting)
-    again = StateCache(encoder, (3, 4, 2), tmp_path, INFERENCE).states(split)
+    monkeypatch.setattr(frozen_encoder, "states_of", counting)
+    again = StateCache(encoder, (3, 4, 2), tmp_path, INFERENCE).states(split.encoded)
     assert computed == [(4,)]
     assert np.array_equal(again[0], first[1])
     assert np.array_equal(again[2], first[0])
     other = dataclasses.replace(bundle, state={name: value + 1e-3 for name, value in bundle.state.items()})
-    StateCache(load_encoder(other), (2,), tmp_path, INFERENCE).states(split)
+    StateCache(load_encoder(other), (2,), tmp_path, INFERENCE).states(split.encoded)
     assert computed == [(4,), (2,)], "other weights have other states"
     assert len(list(tmp_path.iterdir())) == 4
 
@@ -152,11 +158,11 @@ def test_states_are_computed_once_and_shared_by_choices(
 def test_a_damaged_file_is_named(bundle: Bundle, tmp_path: Path) -> None:
     split = encode(bundle)
     cache = StateCache(load_encoder(bundle), (1,), tmp_path, INFERENCE)
-    cache.states(split)
+    cache.states(split.encoded)
     (path,) = tmp_path.iterdir()
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(InputError, match=r"layer-1\.npy: no whole file of features"):
-        cache.states(split)
+        cache.states(split.encoded)
 
 
 @pytest.mark.parametrize("features", LAYER_CHOICES)
@@ -165,7 +171,7 @@ def test_outputs_are_the_same_from_the_cache_and_from_the_stored_model(
 ) -> None:
     task = with_frozen_encoder(TASKS["tag"], bundle, features, tmp_path / "features", INFERENCE)
     torch.manual_seed(2)
-    model = task.kind.load_model(bundle, len(LABELS))
+    model = task.kind.load_model(described(bundle, features), len(LABELS))
     cached = encode(bundle, task.kind)
     assert cached.num_units == 20
     expected = by_words(cached, task.kind.outputs(model, cached, INFERENCE))
@@ -191,7 +197,7 @@ def test_sentences_do_not_see_each_other_and_the_encoder_does_not_learn(
     task = with_frozen_encoder(TASKS["tag"], bundle, "concat-last-4", tmp_path, INFERENCE)
     split = encode(bundle, task.kind)
     torch.manual_seed(3)
-    model = task.kind.load_model(bundle, len(LABELS)).eval()
+    model = task.kind.load_model(described(bundle, "concat-last-4"), len(LABELS)).eval()
     batch = split.batch([3, 0, 9])
     alone = [split.batch([unit]) for unit in (0, 3, 9)]  # 2, 8 and 10 words
     assert batch.tokens.layout.lengths == (2, 8, 10)
@@ -207,7 +213,7 @@ def test_sentences_do_not_see_each_other_and_the_encoder_does_not_learn(
 def test_other_programs_load_the_encoder(bundle: Bundle, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     task = with_frozen_encoder(TASKS["tag"], bundle, "last", tmp_path / "features", INFERENCE)
-    model = task.kind.load_model(bundle, len(LABELS))
+    model = task.kind.load_model(described(bundle, "last"), len(LABELS))
     save_bundle(tmp_path / "model", model, TOKENIZER, {"labels": list(LABELS)}, "card")
     theirs = transformers.AutoModel.from_pretrained(tmp_path / "model").eval()
     ids = np.array([2, 5, 6, 3])

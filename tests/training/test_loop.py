@@ -26,6 +26,10 @@ class Rows:
     labels: Tensor
     weights: Tensor | None = None
 
+    @property
+    def inputs(self) -> tuple[Tokens]:
+        return (self.tokens,)
+
 
 def rows_of(ids: list[list[int]], labels: list[int]) -> Rows:
     return Rows(tokens_of(ids, [len(row) for row in ids]), torch.tensor(labels))

@@ -15,7 +15,7 @@ from bertsmith.experiments.ablation_report import write_report
 from bertsmith.experiments.config import AblateConfig
 from bertsmith.experiments.designs import DESIGNS, Column, Design, Row, column_of, mixture_row
 from bertsmith.experiments.results import Results, RowResult, Run, as_markdown
-from bertsmith.experiments.study import Stopped, Study
+from bertsmith.experiments.study import Stopped, Study, can_judge
 from bertsmith.experiments.task_data import task_directory
 from bertsmith.files import alone_in, require_no_directory, write_json, write_text
 from bertsmith.model.config import BertConfig
@@ -42,6 +42,12 @@ def ablate(config: AblateConfig) -> dict[str, Any]:
     study = Study(config, _say)
     rows, left_out = _rows(design, study)
     columns = _columns(design, study, rows)
+    left_out |= {
+        f"{row.name} on {column.name}": "has no head for such a task on a frozen encoder"
+        for row in rows
+        for column in columns
+        if not can_judge(column, row)
+    }
     directory = Path(config.out) / design.name
     require_no_directory(directory / "report.html")
     with alone_in(study.out):
@@ -85,7 +91,11 @@ def _run(study: Study, row: Row, columns: list[Column], seed: int) -> Run:
     return Run(
         seed,
         pretrained,
-        {column.name: study.fine_tuned(row, column, seed, pretrained) for column in columns},
+        {
+            column.name: study.fine_tuned(row, column, seed, pretrained)
+            for column in columns
+            if can_judge(column, row)
+        },
     )
 
 
@@ -190,9 +200,13 @@ def _columns(design: Design, study: Study, rows: list[Row]) -> list[Column]:
     columns = [column_of(name, layers) for name in dict.fromkeys(names)]
     for column in columns:
         task_directory(study.config.task_data, column.task)
-        if design.name == "features" and column.task != "conll":
-            raise InputError(f"--tasks {column.task}: frozen layers are read by a tagger; take conll")
+        if design.name == "features" and not any(can_judge(column, row) for row in rows[1:]):
+            raise InputError(
+                f"--tasks {column.task}: there is no head for it on a frozen encoder; take conll"
+            )
         for row in rows:
+            if not can_judge(column, row):
+                continue
             fits = _architecture(study, row).max_positions
             seq_len = study.finetuning(row, column, study.config.seed, Path("model")).seq_len
             check_seq_len(seq_len, fits, "tail")

@@ -18,6 +18,7 @@ from bertsmith.experiments.page import Badge, Origin, Table, Tile, origin_doubts
 from bertsmith.experiments.runs import Event, Run, points
 from bertsmith.metrics import LabelScore
 from bertsmith.recipes.caveats import caveats, rows_of
+from bertsmith.stored_task import plain_head
 
 _MOST_LABELS = 20  # of a confusion matrix that can be read
 _MOST_CONFUSIONS = 12
@@ -111,9 +112,9 @@ def _shown(row: Judged) -> Judged:
 
 
 def kind_of(run: Run) -> str:
-    """Return the kind of the run's task; for runs that do not say: by their labels."""
+    """Return the kind of the run's task, frozen or not; for runs that do not say: by their labels."""
     kind = run.metrics.get("kind") or run.task.get("head")
-    return str(kind or ("classification" if run.metrics.get("labels") else "regression"))
+    return plain_head(str(kind or ("classification" if run.metrics.get("labels") else "regression")))
 
 
 def label_names(run: Run) -> list[str]:

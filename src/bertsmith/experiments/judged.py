@@ -11,6 +11,7 @@ from itertools import pairwise
 from bertsmith.experiments.judges import JUDGES, Judged, Line, judge_any
 from bertsmith.experiments.plots import Bar
 from bertsmith.metrics import LabelScore, score_of
+from bertsmith.stored_task import plain_head
 
 _MOST_BINS = 6
 _FEWEST_ROWS = 10  # of a bin: fewer say nothing
@@ -23,7 +24,7 @@ def judge(kind: str, lines: Sequence[Line]) -> tuple[list[Judged], int]:
         kind: of the task, as ``head`` in task.json.
         lines: of predictions-dev.jsonl.
     """
-    of_kind = JUDGES.get(kind, judge_any)
+    of_kind = JUDGES.get(plain_head(kind), judge_any)
     judged = []
     for line in lines:
         try:

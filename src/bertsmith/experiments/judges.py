@@ -134,7 +134,6 @@ JUDGES: Mapping[str, Callable[[Line], Judged]] = {
     "regression": _judge_value,
     "multi-label": _judge_labels,
     "tagging": _judge_entities,
-    "feature-tagging": _judge_entities,
     "spans": _judge_span,
     "choice": _judge_choice,
     "embedding": _judge_texts,

@@ -159,8 +159,9 @@ class Results:
         ordered = sorted(self.comparisons(), key=lambda one: (not one.is_clear, one.p is None))
         lines = [one.text(reference) for one in ordered]
         for column in self.columns:
-            outcomes = [run.fine_tuned.get(column.name) for result in self.rows for run in result.runs]
-            if outcomes and all(one is not None and one.status != "finished" for one in outcomes):
+            found = [run.fine_tuned.get(column.name) for result in self.rows for run in result.runs]
+            outcomes = [one for one in found if one is not None]
+            if outcomes and all(one.status != "finished" for one in outcomes):
                 nothing = "no run learned more than one answer for all rows, so the column says nothing"
                 lines.insert(0, f"{column.name}: {nothing}.")
         return lines

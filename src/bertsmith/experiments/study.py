@@ -35,6 +35,7 @@ from bertsmith.recipes.finetune_run import LEARNED
 from bertsmith.recipes.prepare import prepare
 from bertsmith.recipes.pretrain import pretrain
 from bertsmith.recipes.pretrain_config import PretrainConfig
+from bertsmith.tasks.task import all_settings, find_task
 from bertsmith.training import checkpoint
 
 _RESULT = "result.json"
@@ -241,6 +242,15 @@ class Study:
         identity = to_dict(config) | {"model": _named_in(model, self.out), "data": "", "out": ""}
         name = f"{column.task}-{_digest(identity)}-seed{seed}"
         return dataclasses.replace(config, out=str(self.out / "fine-tuned" / name))
+
+
+def can_judge(column: Column, row: Row) -> bool:
+    """Say whether a column's task has what a row's fine-tuning sets, such as a head on a frozen encoder."""
+    task = find_task(column.task)
+    kind = task.frozen_kind if "features" in row.finetuning else task.kind
+    return kind is not None and all(
+        name in kind.settings for name in row.finetuning if name in all_settings()
+    )
 
 
 def settings_in(words: Sequence[str], flag: str, own: Sequence[str] = ()) -> dict[str, Any]:

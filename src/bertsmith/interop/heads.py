@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bertsmith.interop.huggingface import MULTIPLE_CHOICE, SEQUENCE_CLASSIFICATION, TOKEN_CLASSIFICATION
 from bertsmith.interop.weight_names import DECODER_WEIGHT
+from bertsmith.stored_task import FROZEN
 
 _DENSE = ("dense.weight", "dense.bias")
 _LINEAR = ("weight", "bias")
@@ -35,9 +36,8 @@ _OF_HEAD = {
     "spans": "BertForQuestionAnswering",
     "tagging": TOKEN_CLASSIFICATION,
     "embedding": "BertModel",
-    "feature-tagging": "BertModel",
 }
-_FEATURE_PARTS = ("lstm", "mix", "classifier")
+_FEATURE_PARTS = ("lstm", "mix", "reading", "hidden", "classifier")
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,10 @@ def heads_of(head: str | None, names: Iterable[str]) -> Heads:
         head: as task.json names it; ``None`` or one for pretraining: the weights tell.
         names: our names of the weights.
     """
+    if (head or "").startswith(FROZEN):
+        return Heads("BertModel", _FEATURE_PARTS)
     bert_class = _OF_HEAD.get(head or "") or _pretrained_class({name.partition(".")[0] for name in names})
-    parts = _FEATURE_PARTS if head == "feature-tagging" else _PARTS[bert_class]
-    return Heads(bert_class, parts)
+    return Heads(bert_class, _PARTS[bert_class])
 
 
 def _pretrained_class(present: set[str]) -> str:

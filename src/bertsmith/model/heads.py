@@ -75,13 +75,13 @@ def read_rows(lstm: nn.LSTM, hidden: Tensor, layout: Layout, backwards: bool = F
     """Return what an LSTM says at each place, having read each row by itself.
 
     Args:
-        lstm: as wide, with its directions together, as what it reads.
+        lstm: where rows are padded as wide, with its directions together, as what it reads.
         hidden: float ``(places, width)``.
         layout: where the rows lie.
         backwards: read each row from its end.
 
     Returns:
-        Float ``(places, width)``; padding is left as it is.
+        Float ``(places, width of the LSTM)``; padding is left as it is.
     """
     rows = [hidden[start : start + n] for start, n in zip(layout.starts, layout.lengths, strict=True)]
     rows = [row.flip(0) for row in rows] if backwards else rows

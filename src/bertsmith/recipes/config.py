@@ -145,8 +145,10 @@ class FinetuneConfig:
         n_best: questions: candidates for an answer that are reported (default 20).
         context: tagging: words see their "document" as far as seq_len reaches (default), or their "sentence".
         scheme: tagging: iob1, iob2, bioes, bilou or bmes, in a file of columns; default: it is found.
-        features: tagging: do not train the encoder, but a BiLSTM on its layers' output: embeddings,
-            second-to-last, last, weighted-last-4, concat-last-4 or weighted-all (default rate: 1e-3).
+        features: labels, values, tags: do not train the encoder, but a BiLSTM on its layers' output:
+            embeddings, second-to-last, last, weighted-last-4, concat-last-4 or weighted-all (default rate:
+            1e-3).
+        lstm_size: labels and values with features: cells of the BiLSTMs in each direction (default 128).
         pooling: embed: "mean", "max" or "cls"; default: the model's own, or mean.
         normalize: embed: vectors are scaled to length 1 when they are used; default: as the model's, or yes.
         temperature: embed: by which cosines are divided (default 0.05); the smaller, the more the nearest
@@ -191,6 +193,7 @@ class FinetuneConfig:
     context: str | None = None
     scheme: str | None = None
     features: str | None = None
+    lstm_size: int | None = None
     pooling: str | None = None
     normalize: bool | None = None
     temperature: float | None = None

@@ -15,13 +15,13 @@ from bertsmith.errors import InputError
 from bertsmith.files import alone_in
 from bertsmith.recipes.config import FinetuneConfig
 from bertsmith.recipes.finetune_grid import Cell, cells_of
-from bertsmith.recipes.finetune_report import Kept, greeting, save, summarize
+from bertsmith.recipes.finetune_report import Kept, described, greeting, save, summarize
 from bertsmith.recipes.finetune_run import Place, SeedRun, Setup, shaped, train_run
 from bertsmith.recipes.finetune_runs import RUNS, Runs, Slot, Wanted, carry_out, check_out, origin_of
 from bertsmith.recipes.finetune_table import table
 from bertsmith.runlog import RunLog, write_config, write_environment
 from bertsmith.tasks.encode import check_seq_len
-from bertsmith.tasks.feature_tagging import with_frozen_encoder
+from bertsmith.tasks.frozen_encoder import with_frozen_encoder
 from bertsmith.tasks.inference import Inference, inference_settings
 from bertsmith.tasks.kind import Encoding, Task
 from bertsmith.tasks.prepared import TrainingData, read_training_data
@@ -29,7 +29,7 @@ from bertsmith.tasks.source import DataSource
 from bertsmith.tasks.task import all_settings, find_task, settings_of
 
 EVALUATION_TOKENS = 4096
-HEADS = ("classifier.", "span_scores.", "lstm.", "mix.")
+HEADS = ("classifier.", "span_scores.", "lstm.", "mix.", "reading.", "hidden.")
 
 
 class EveryRunDiverged(InputError):
@@ -64,6 +64,7 @@ def finetune(config: FinetuneConfig) -> dict[str, Any]:
     cells = [Cell(cell.values, dataclasses.replace(cell.config, **inherited)) for cell in cells]
     for cell in cells:
         task.kind.check(data.train, bundle.config, cell.config.batch_size)
+    bundle = dataclasses.replace(bundle, task=described(task, encoding, data))
     setup = Setup(task, data, bundle, inference, task.kind.baseline(task, data.dev))
     facts = {"device": describe(inference.device), "precision": str(precision).split(".")[-1]}
     out = Path(config.out)
@@ -131,10 +132,10 @@ def _read(
         scheme=config.scheme,
         label_separator=config.label_separator,
     )
-    settings = settings_of(task, {name: getattr(config, name) for name in all_settings()}, bundle.task)
-    encoding = Encoding(bundle.tokenizer, config.seq_len, config.truncation, settings)
     if config.features is not None:
         task = with_frozen_encoder(task, bundle, config.features, Path(config.out) / "features", inference)
+    settings = settings_of(task, {name: getattr(config, name) for name in all_settings()}, bundle.task)
+    encoding = Encoding(bundle.tokenizer, config.seq_len, config.truncation, settings)
     data = read_training_data(task, source, encoding, config.limit_rows, config.seed)
     return task.measured_by(task, data.dev.rows), encoding, data
 

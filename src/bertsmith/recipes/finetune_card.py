@@ -9,6 +9,7 @@ from typing import Any
 from bertsmith.metrics import LabelScore
 from bertsmith.recipes.caveats import caveats, rows_of
 from bertsmith.recipes.model_card import LICENSE, NOT_KNOWN, card, cell, code, listed, table
+from bertsmith.stored_task import plain_head
 
 _PIPELINES = {
     "classification": "text-classification",
@@ -78,7 +79,7 @@ def _introduction(summary: Mapping[str, Any]) -> str:
     begin = _last_parts(summary["model"])
     start = f"random weights of the shape of {begin}" if summary["settings"]["random_weights"] else begin
     labels = summary["labels"]
-    is_classifier = bool(labels) and summary["kind"] == "classification"
+    is_classifier = bool(labels) and plain_head(summary["kind"]) == "classification"
     answer = f" It answers with one of {len(labels)} labels." if is_classifier else ""
     limit = summary["settings"]["seq_len"]
     return (

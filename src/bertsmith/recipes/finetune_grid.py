@@ -12,6 +12,7 @@ from bertsmith.config import nearest, nested, overlay, to_dict
 from bertsmith.errors import InputError
 from bertsmith.recipes.config import FinetuneConfig
 from bertsmith.recipes.finetune_recipes import RECIPES
+from bertsmith.stored_task import MOST_CELLS
 from bertsmith.training.config import OptimizerConfig
 
 GRIDS: Mapping[str, tuple[str, ...]] = {
@@ -56,6 +57,17 @@ def check(config: FinetuneConfig) -> None:
         )
     if config.dropout is not None and not 0.0 <= config.dropout < 1.0:
         raise InputError(f"dropout is {config.dropout}; it has to be at least 0 and below 1")
+    _check_features(config)
+    if config.reinit_layers and config.random_weights:
+        raise InputError("reinit-layers would be ignored: --random-weights draws every weight; leave it out")
+
+
+def _check_features(config: FinetuneConfig) -> None:
+    """Refuse what a frozen encoder leaves no use for, and what only a head on one has.
+
+    Raises:
+        InputError: it is named.
+    """
     for name, is_used in (
         ("reinit-layers", config.reinit_layers > 0),
         ("layer-rate-decay", config.layer_rate_decay != 1.0),
@@ -63,8 +75,13 @@ def check(config: FinetuneConfig) -> None:
     ):
         if is_used and config.features is not None:
             raise InputError(f"{name} would be ignored: --features trains no layer; leave it out")
-    if config.reinit_layers and config.random_weights:
-        raise InputError("reinit-layers would be ignored: --random-weights draws every weight; leave it out")
+    if config.lstm_size is not None:
+        if config.features is None:
+            raise InputError(
+                f"lstm-size {config.lstm_size} would be ignored without --features; leave it out"
+            )
+        if not 1 <= config.lstm_size <= MOST_CELLS:
+            raise InputError(f"lstm-size is {config.lstm_size}; it has to be 1 to {MOST_CELLS}")
 
 
 def cells_of(config: FinetuneConfig) -> list[Cell]:

@@ -153,21 +153,29 @@ def summarize(config: FinetuneConfig, kept: Kept, slots: Sequence[Slot]) -> dict
     }
 
 
+def described(task: Task, encoding: Encoding, data: TrainingData) -> dict[str, Any]:
+    """Return what task.json says of a model before it is trained: its head, and how rows become inputs."""
+    columns = data.train.rows.columns
+    return {
+        "task": task.name,
+        "head": task.kind.name,
+        "labels": None if data.labels is None else list(data.labels),
+        **encoding.stored(),
+        "columns": None if columns is None else columns.stored(),
+    }
+
+
 def save(out: Path, kept: Kept, summary: dict[str, Any]) -> None:
     """Write the model directory, predictions-dev.jsonl and, last, metrics.json."""
-    columns = kept.data.train.rows.columns
     stored = {
-        "task": kept.task.name,
-        "head": kept.task.kind.name,
-        "labels": summary["labels"],
-        **kept.encoding.stored(),
-        "columns": None if columns is None else columns.stored(),
+        **described(kept.task, kept.encoding, kept.data),
         "main_metric": kept.task.main_metric,
         "metrics": {"dev": summary["dev"]},
     }
     if kept.run.tuned:
         stored["tuned"] = kept.run.tuned
     environment = json.loads((out / "environment.json").read_text(encoding="utf-8"))
+    columns = kept.data.train.rows.columns
     pair = columns is not None and columns.second_text is not None
     example = kept.task.kind.example or ('("a text", "its second text")' if pair else '"a text"')
     usage = f'bertsmith.load("MODEL").{kept.task.kind.verb}([{example}])'

@@ -40,7 +40,7 @@ class Setup:
     Attributes:
         task: the task.
         data: its rows.
-        bundle: the model to start from, without a head.
+        bundle: the model to start from, without a head; its task describes the head that is trained.
         inference: how dev is scored.
         baseline: the main metric of the best single answer for all dev rows; ``None`` where there is none.
     """

@@ -21,6 +21,7 @@ from bertsmith.device import limit_threads
 from bertsmith.errors import InputError
 from bertsmith.recipes.config import PredictConfig
 from bertsmith.recipes.predict_tagging import COLUMNS_ENDING, lines_of_columns, tagging_answers
+from bertsmith.stored_task import plain_head
 from bertsmith.tasks.choice_rows import ChoiceRow, find_choice_columns, iterate_choice_rows, open_choices
 from bertsmith.tasks.rows import Columns, Row, find_columns, iterate_rows
 from bertsmith.tasks.squad import read_questions
@@ -45,7 +46,8 @@ def predict(config: PredictConfig) -> dict[str, Any]:
     head = (model.bundle.task or {}).get("head")
     if head == "embedding":
         raise InputError(f"{model.bundle.directory}: the model makes vectors of texts; use bertsmith embed")
-    if head not in _ANSWERS:
+    answers_of = _ANSWERS.get(plain_head(head))
+    if answers_of is None:
         raise InputError(
             f"{model.bundle.directory}: the model has no head to predict with; fine-tune it first"
         )
@@ -59,7 +61,7 @@ def predict(config: PredictConfig) -> dict[str, Any]:
             f"--scheme {config.scheme} would be ignored: only --out FILE{COLUMNS_ENDING} has tags"
         )
     with _opened(config.out) as file:
-        for answer in _ANSWERS[head](model, config, counts):
+        for answer in answers_of(model, config, counts):
             file.write(json.dumps({"row": counts["rows"], **answer}, ensure_ascii=False) + "\n")
             counts["rows"] += 1
             counts["truncated_rows"] += answer.get("truncated", False)
@@ -164,7 +166,6 @@ _ANSWERS: dict[
     "regression": _text_answers,
     "spans": _span_answers,
     "tagging": tagging_answers,
-    "feature-tagging": tagging_answers,
     "multi-label": _text_answers,
     "choice": _choice_answers,
 }

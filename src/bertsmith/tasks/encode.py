@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -83,7 +83,12 @@ class RowBatch:
     rows: NDArray[np.int64]
     weights: torch.Tensor | None = None
 
-    def to(self, device: torch.device | str) -> RowBatch:
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """What a model with a head for whole rows takes."""
+        return (self.tokens,)
+
+    def to(self, device: torch.device | str) -> Self:
         """Return the same batch on another device."""
         return replace(
             self,

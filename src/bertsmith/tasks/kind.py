@@ -232,7 +232,8 @@ class Task:
             that values of any size can be learnt (a house price as well as a score of 0..5).
         other_dev: further dev splits, scored beside "dev" and never chosen by; ``accuracy`` on
             "dev_mismatched" is reported as ``mismatched_accuracy``.
-        frozen_kind: the kind of its models whose encoder was not trained (see ``feature_tagging``).
+        frozen_kind: the kind of its models whose encoder was not trained (see ``frozen_encoder``); ``None``:
+            there is none.
         measured_by: the task with the metrics that fit some rows, where rows of more than one form are read.
     """
 

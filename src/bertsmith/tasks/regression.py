@@ -14,7 +14,6 @@ from torch import nn
 
 from bertsmith import metrics
 from bertsmith.errors import InputError
-from bertsmith.model.bert import BertForClassification
 from bertsmith.objectives import RegressionObjective
 from bertsmith.significance import MANY, Sample
 from bertsmith.tasks.classification import (
@@ -72,20 +71,25 @@ def _fit(task: Task, train: Split, dev: Split) -> tuple[Split, Split]:
     return replace(train, center=center, scale=scale), replace(dev, center=center, scale=scale)
 
 
+def in_unit(split: Split, outputs: Outputs) -> Outputs:
+    """Return what a head said as values in the unit of the labels, float32 ``(inputs, 1)``."""
+    unit = labelled(split)
+    return (stacked(outputs) * unit.scale + unit.center).astype(np.float32)
+
+
 def _outputs(model: nn.Module, split: Split, inference: Inference) -> Outputs:
     """Return the values in the unit of the labels, float32 ``(inputs, 1)``."""
-    unit = labelled(split)
-    outputs = stacked(single_head_outputs(model, split, inference))
-    return (outputs * unit.scale + unit.center).astype(np.float32)
+    return in_unit(split, single_head_outputs(model, split, inference))
 
 
 def _finish(model: nn.Module, train: Split) -> None:
     """Make the scale of the values part of the head."""
-    assert isinstance(model, BertForClassification), "a head for whole rows"
+    last = model.classifier
+    assert isinstance(last, nn.Linear), "a head for whole rows ends in a linear layer"
     unit = labelled(train)
     with torch.no_grad():
-        model.classifier.weight.mul_(unit.scale)
-        model.classifier.bias.mul_(unit.scale).add_(unit.center)
+        last.weight.mul_(unit.scale)
+        last.bias.mul_(unit.scale).add_(unit.center)
 
 
 def _score(task: Task, split: Split, outputs: Outputs, tuned: Mapping[str, Any]) -> Score:

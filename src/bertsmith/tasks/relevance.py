@@ -7,6 +7,7 @@ from typing import Any
 
 from bertsmith.config import nearest
 from bertsmith.errors import InputError
+from bertsmith.stored_task import plain_head
 
 _ENTAILMENT = "entailment"
 
@@ -20,10 +21,11 @@ def reads_pairs(task: Mapping[str, Any] | None) -> bool:
     Args:
         task: content of task.json.
     """
-    if task is None or task.get("head") not in ("classification", "regression"):
+    head = plain_head((task or {}).get("head"))
+    if task is None or head not in ("classification", "regression"):
         return False
     columns = task.get("columns")
-    return task["head"] == "regression" if columns is None else columns["second_text"] is not None
+    return head == "regression" if columns is None else columns["second_text"] is not None
 
 
 def relevant_label(labels: Sequence[str], wanted: str | None, where: str) -> str:

@@ -124,15 +124,27 @@ class TaggedWords:
         return len(self.encoded)
 
     def batch(self, units: Sequence[int]) -> TaggingBatch:
-        """Return windows as one batch, sorted by length so that equal lengths are neighbours."""
-        chosen = [
-            self.encoded[unit] for unit in sorted(units, key=lambda unit: (len(self.encoded[unit].ids), unit))
-        ]
-        tokens = tokens_of([window.ids for window in chosen], [window.second_start for window in chosen])
-        starts = zip(tokens.layout.starts, chosen, strict=True)
-        picks = np.concatenate([start + window.picks for start, window in starts])
-        words = np.concatenate([window.words for window in chosen])
-        return TaggingBatch(tokens, torch.from_numpy(picks), torch.from_numpy(self.gold[words]), words)
+        """Return windows as one batch."""
+        return windows_batch(self.encoded, units, self.gold)
+
+
+def windows_batch(
+    windows: Sequence[EncodedWindow], units: Sequence[int], gold: NDArray[np.int64] | None = None
+) -> TaggingBatch:
+    """Return windows as one batch, sorted by length so that equal lengths are neighbours.
+
+    Args:
+        windows: all windows of the split.
+        units: which of them.
+        gold: tags of all words; ``None``: zeros (prediction).
+    """
+    chosen = [windows[unit] for unit in sorted(units, key=lambda unit: (len(windows[unit].ids), unit))]
+    tokens = tokens_of([window.ids for window in chosen], [window.second_start for window in chosen])
+    starts = zip(tokens.layout.starts, chosen, strict=True)
+    picks = np.concatenate([start + window.picks for start, window in starts])
+    words = np.concatenate([window.words for window in chosen])
+    labels = np.zeros_like(words) if gold is None else gold[words]
+    return TaggingBatch(tokens, torch.from_numpy(picks), torch.from_numpy(labels), words)
 
 
 def tagged(split: Split) -> TaggedWords:

@@ -18,6 +18,7 @@ from bertsmith.tasks import choice_rows, custom, embedding_rows, glue, squad, ta
 from bertsmith.tasks.choice import CHOICE
 from bertsmith.tasks.classification import CLASSIFICATION
 from bertsmith.tasks.embedding import EMBEDDING, measured_by
+from bertsmith.tasks.feature_rows import FEATURE_CLASSIFICATION, FEATURE_MULTI_LABEL, FEATURE_REGRESSION
 from bertsmith.tasks.feature_tagging import FEATURE_TAGGING
 from bertsmith.tasks.kind import Kind, Labels, Task
 from bertsmith.tasks.multi_label import MULTI_LABEL
@@ -28,7 +29,10 @@ from bertsmith.tasks.tagging import TAGGING
 
 KINDS: Mapping[str, Kind] = {
     kind.name: kind
-    for kind in (CLASSIFICATION, REGRESSION, MULTI_LABEL, CHOICE, SPANS, TAGGING, FEATURE_TAGGING, EMBEDDING)
+    for kind in (
+        *(CLASSIFICATION, REGRESSION, MULTI_LABEL, CHOICE, SPANS, TAGGING, EMBEDDING),
+        *(FEATURE_CLASSIFICATION, FEATURE_REGRESSION, FEATURE_MULTI_LABEL, FEATURE_TAGGING),
+    )
 }
 
 _NO_OR_YES = ("0", "1")
@@ -46,6 +50,7 @@ def _glue(name: str, labels: Labels, metrics: tuple[str, ...], main_metric: str)
         main_metric,
         partial(glue.read_split, files),
         other_dev=tuple(split for split in files.splits if split.startswith("dev_")),
+        frozen_kind=FEATURE_REGRESSION if labels is None else FEATURE_CLASSIFICATION,
     )
 
 
@@ -84,6 +89,7 @@ TASKS: Mapping[str, Task] = {
         ("accuracy", "macro_f1", "matthews"),
         "accuracy",
         custom.read_split,
+        frozen_kind=FEATURE_CLASSIFICATION,
     ),
     "swag": Task("swag", CHOICE, None, ("accuracy",), "accuracy", choice_rows.read_swag_split),
     "choose": Task("choose", CHOICE, None, ("accuracy",), "accuracy", choice_rows.read_split),
@@ -94,6 +100,7 @@ TASKS: Mapping[str, Task] = {
         ("micro_f1", "macro_f1", "exact_match", "micro_f1_at_half", "macro_f1_at_half"),
         "micro_f1",
         partial(custom.read_split, several=True),
+        frozen_kind=FEATURE_MULTI_LABEL,
     ),
     "regress": Task(
         "regress",
@@ -103,6 +110,7 @@ TASKS: Mapping[str, Task] = {
         "pearson",
         custom.read_split,
         scale_values=True,
+        frozen_kind=FEATURE_REGRESSION,
     ),
     "conll": _words("conll"),
     "tag": _words("tag"),
@@ -171,7 +179,7 @@ def settings_of(
     """
     for name, value in given.items():
         if value is not None and name not in task.kind.settings:
-            fitting = ", ".join(known.name for known in TASKS.values() if name in known.kind.settings)
+            fitting = ", ".join(known.name for known in TASKS.values() if _has_setting(known, name))
             raise InputError(
                 f"--{name.replace('_', '-')} {value} would be ignored: it is for {fitting}, not for "
                 f"{task.name}; leave it out"
@@ -181,6 +189,11 @@ def settings_of(
         stored = begun.get("settings") or {}
         defaults |= {name: stored[name] for name in task.kind.inherited if name in stored}
     return {name: default if given[name] is None else given[name] for name, default in defaults.items()}
+
+
+def _has_setting(task: Task, name: str) -> bool:
+    kinds = (task.kind, task.frozen_kind or task.kind)
+    return any(name in kind.settings for kind in kinds)
 
 
 def all_settings() -> list[str]:
