@@ -13,7 +13,7 @@ from bertsmith import predictor
 from bertsmith.bundle import save_bundle
 from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForChoice, BertForClassification, BertForSpans
-from bertsmith.model.task_heads import BertForTagging, FeatureTagger
+from bertsmith.model.task_heads import BertForTagging, FeatureClassifier, FeatureTagger
 from bertsmith.text.config import TokenizerConfig
 from bertsmith.text.tokenizer import Tokenizer
 from tests.recipes.tiny import SHAPE, VOCABULARY
@@ -38,6 +38,28 @@ KINDS: dict[str, tuple[str, Any, dict[str, Any], list[Any]]] = {
         "tag",
         lambda: FeatureTagger(SHAPE, 3, layers=(2,), weighted=False),
         {"labels": TAGS, "settings": {"features": "last"}},
+        TEXTS,
+    ),
+    "feature-classification": (
+        "classify",
+        lambda: FeatureClassifier(SHAPE, 2, layers=(1, 2), weighted=True, lstm_size=8, pairs=True),
+        {
+            "labels": ["a", "b"],
+            "settings": {"features": "weighted-all", "lstm_size": 8},
+            "columns": {"text": "a", "second_text": "b", "label": "c"},
+        },
+        list(zip(TEXTS, TEXTS[2:] + TEXTS[:2], strict=True)),
+    ),
+    "feature-multi-label": (
+        "multilabel",
+        lambda: FeatureClassifier(SHAPE, 2, layers=(2,), weighted=False, lstm_size=8, pairs=False),
+        {"labels": ["a", "b"], "settings": {"features": "last", "lstm_size": 8}},
+        TEXTS,
+    ),
+    "feature-regression": (
+        "regress",
+        lambda: FeatureClassifier(SHAPE, 1, layers=(0,), weighted=False, lstm_size=8, pairs=False),
+        {"settings": {"features": "embeddings", "lstm_size": 8}},
         TEXTS,
     ),
     "spans": (

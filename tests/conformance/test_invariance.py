@@ -14,7 +14,7 @@ from bertsmith.bundle import load_bundle, load_encoder, save_bundle
 from bertsmith.data.batch import tokens_of
 from bertsmith.layout import unpadded
 from bertsmith.model.bert import BertForChoice, BertForClassification, BertForPreTraining, BertForSpans
-from bertsmith.model.task_heads import BertForTagging, FeatureTagger
+from bertsmith.model.task_heads import BertForTagging, FeatureClassifier, FeatureTagger
 from bertsmith.predictor import load
 from bertsmith.recipes.config import EvaluateConfig
 from bertsmith.recipes.evaluate import evaluate
@@ -57,6 +57,17 @@ def feature_tag_scores(model, tokens):
     return by_rows(model(read, unpadded(tokens.layout.lengths)), tokens.layout.lengths)
 
 
+def feature_row_scores(model, tokens):
+    """Rows cut into pairs of sentences, all first ones before the second ones."""
+    states = model.bert.hidden_states(tokens)
+    read = torch.stack([states[layer][real_places(tokens.layout)].float() for layer in LAYERS], dim=1)
+    rows = by_rows(read, tokens.layout.lengths)
+    sentences = [row[: max(1, len(row) // 3)] for row in rows] + [
+        row[max(1, len(row) // 3) :] for row in rows
+    ]
+    return list(model(torch.cat(sentences), unpadded([len(sentence) for sentence in sentences])))
+
+
 def pooled(model, tokens):
     hidden = model(tokens)
     return list(
@@ -82,6 +93,10 @@ HEADS = {
     "tags of frozen features": (
         lambda config: FeatureTagger(config, 9, LAYERS, weighted=True),
         feature_tag_scores,
+    ),
+    "classes of pairs by frozen features": (
+        lambda config: FeatureClassifier(config, 3, LAYERS, weighted=True, lstm_size=64, pairs=True),
+        feature_row_scores,
     ),
     "vectors": (None, pooled),
 }
@@ -111,7 +126,7 @@ def head(request, encoder):
     model = make(encoder.config)
     model.bert = encoder
     for name, weight in model.named_parameters():
-        if not name.startswith(("bert.", "lstm.")) and weight.dim() == 2:
+        if not name.startswith(("bert.", "lstm.", "reading.")) and weight.dim() == 2:
             torch.nn.init.normal_(weight, std=encoder.config.hidden_size**-0.5)  # scores of the size of 1
     return model.eval(), read
 

@@ -11,6 +11,7 @@ import torch
 from bertsmith import predictor
 from bertsmith.bundle import save_bundle
 from bertsmith.serving.served import ServedModel
+from bertsmith.stored_task import FROZEN
 from bertsmith.text.config import TokenizerConfig
 from bertsmith.text.tokenizer import Tokenizer
 from tests.recipes.tiny import VOCABULARY, save_model
@@ -18,6 +19,7 @@ from tests.serving.running import Client, serving
 from tests.test_predictor_kinds import KINDS
 
 PAIRS = {"text": "a", "second_text": "b", "label": "c"}
+HEADS = [head for head in KINDS if not head.startswith(FROZEN) or head == "feature-classification"]
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +27,7 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A tiny model for each head, for pairs, and one as pretraining leaves it; not to be changed."""
     root = tmp_path_factory.mktemp("served")
     made = {"pretrained": save_model(root / "pretrained")}
-    heads = [(head, head, {}) for head in KINDS if head != "feature-tagging"]
+    heads = [(head, head, {}) for head in HEADS]
     for name, head, more in [*heads, ("pairs", "classification", {"columns": PAIRS})]:
         verb, make, stored, _ = KINDS[head]
         torch.manual_seed(0)

@@ -14,10 +14,9 @@ import pytest
 
 from bertsmith import predictor
 from bertsmith.serving.served import ServedModel
+from tests.serving.conftest import HEADS
 from tests.serving.running import Client, serving
 from tests.test_predictor_kinds import KINDS, close
-
-HEADS = [head for head in KINDS if head != "feature-tagging"]
 
 
 def asked_of(head: str) -> dict[str, Any]:
@@ -39,7 +38,7 @@ def test_each_verb_answers_as_the_predictor_does(
 ) -> None:
     verb, items = KINDS[head][0], KINDS[head][3]
     model = next(model for model in models if model.name == head)
-    found = client.post(f"/v1/{verb}", asked_of(head))
+    found = client.post(f"/v1/{verb}", asked_of(head) | {"model": head})
     assert found.status == 200, found.body
     expected = plain(getattr(model.predictor, verb)(items))
     assert found.json["model"] == head

@@ -74,6 +74,9 @@ class UntiedMlmHead(MlmHead):
 def read_rows(lstm: nn.LSTM, hidden: Tensor, layout: Layout, backwards: bool = False) -> Tensor:
     """Return what an LSTM says at each place, having read each row by itself.
 
+    On a processor it computes in its weights' precision: not every one has a kernel for LSTMs in bfloat16,
+    and for sizes that change from step to step it is several times slower.
+
     Args:
         lstm: where rows are padded as wide, with its directions together, as what it reads.
         hidden: float ``(places, width)``.
@@ -85,7 +88,13 @@ def read_rows(lstm: nn.LSTM, hidden: Tensor, layout: Layout, backwards: bool = F
     """
     rows = [hidden[start : start + n] for start, n in zip(layout.starts, layout.lengths, strict=True)]
     rows = [row.flip(0) for row in rows] if backwards else rows
-    read = unpack_sequence(lstm(pack_sequence(rows, enforce_sorted=False))[0])
+    packed = pack_sequence(rows, enforce_sorted=False)
+    if hidden.device.type == "cpu":
+        with torch.autocast("cpu", enabled=False):
+            states = lstm(packed.to(lstm.weight_ih_l0.dtype))[0]
+    else:
+        states = lstm(packed)[0]
+    read = unpack_sequence(states)
     read = [row.flip(0) for row in read] if backwards else read
     if layout.row_tokens is None:
         return torch.cat(read)  # (places, width)
