@@ -18,9 +18,9 @@ import torch
 from bertsmith import cli
 from bertsmith.bundle import load_bundle
 from bertsmith.experiments.config import AblateConfig
-from bertsmith.experiments.designs import DESIGNS, Row, mixture_row
+from bertsmith.experiments.designs import COLUMNS, DESIGNS, Row, mixture_row
 from bertsmith.experiments.results import Results, RowResult, Run
-from bertsmith.experiments.study import Outcome, Study, settings_in
+from bertsmith.experiments.study import Outcome, Study, can_judge, settings_in
 from bertsmith.presets import PRESETS
 from bertsmith.recipes.pretrain import pretrain
 from tests.recipes import pretraining
@@ -114,12 +114,12 @@ def test_experiments_of_one_study_share_their_runs(study_data, task_data, tmp_pa
         capsys, words_of("objective", study_data, task_data, out, "--tasks", "sst2", "--seeds", "1")
     )
     assert [row["name"] for row in summary["rows"]] == [
-        *("BERT", "no NSP", "left-to-right, no NSP", "left-to-right + BiLSTM")
+        *("BERT", "no NSP", "left-to-right, no NSP", "left-to-right + BiLSTM", "BiLSTM + ELMo + attention")
     ]
     assert set(summary["left_out"]) == {"SOP", "full sentences"}
-    assert sum(line.startswith("pretraining") for line in trained) == 3  # with and without BiLSTM: the same
-    assert sum(line.startswith("fine-tuning") for line in trained) == 4
-    assert [row["predicts"] for row in summary["rows"]] == ["masked pieces"] * 2 + ["neighbouring pieces"] * 2
+    assert sum(line.startswith("pretraining") for line in trained) == 4  # with and without BiLSTM: the same
+    assert sum(line.startswith("fine-tuning") for line in trained) == 5
+    assert [row["predicts"] for row in summary["rows"]] == ["masked pieces"] * 2 + ["neighbouring pieces"] * 3
     words = words_of("masking", study_data, task_data, out, "--tasks", "sst2", "--seeds", "1")
     _, trained = ablated(capsys, [*words, "--mixtures", "80/10/10"])
     assert trained == []
@@ -248,14 +248,51 @@ def test_the_papers_numbers_stand_beside_the_rows_of_its_tables():
     assert mixture_row("90/5/5").published == {}
 
 
+def test_a_row_on_a_frozen_encoder_is_judged_where_there_is_a_head_for_it():
+    base = PRESETS["bert-base"]("DATA", "RUN")
+    *others, elmo = DESIGNS["objective"].rows(base)
+    assert (elmo.paper_name, elmo.published) == ("BiLSTM+ELMo+Attn", {})  # its figures are of test sets
+    assert elmo.finetuning == {"features": "weighted-all", "lstm_size": 768}
+    judged = {name: can_judge(COLUMNS[name], elmo) for name in COLUMNS}
+    assert [name for name, is_judged in judged.items() if not is_judged] == [
+        "squad1",
+        "conll",
+        "conll-features",
+    ]
+    assert all(can_judge(COLUMNS[name], row) for name in COLUMNS for row in others)
+
+
+@pytest.mark.slow
+def test_sentence_pairs_on_frozen_lstms_stand_in_the_table(
+    study_data, task_data, shared_data, tmp_path, capsys
+):
+    """Real pairs; the pieces are of the made-up language, mostly [UNK]."""
+    tasks = tmp_path / "tasks"
+    tasks.mkdir()
+    (tasks / "MRPC").symlink_to(shared_data / "glue" / "MRPC")
+    (tasks / "conll2003").symlink_to(task_data / "conll2003")
+    rows = ("--rows", "BERT", "BiLSTM + ELMo + attention")
+    words = words_of("objective", study_data, tasks, tmp_path / "study", "--tasks", "mrpc", "conll", *rows)
+    small = ("--finetuning", *FAST, "limit-rows=64")
+    summary, trained = ablated(capsys, [*words, "--seeds", "1", *small])
+    assert len(trained) == 5  # two pretrainings, MRPC twice, tags once
+    bert, elmo = (row["columns"] for row in summary["rows"])
+    assert len(bert["NER"]["values"]) == len(elmo["MRPC"]["values"]) == 1
+    assert elmo["NER"]["values"] == []
+    assert elmo["MRPC"]["paper"] is None
+    name = "BiLSTM + ELMo + attention on NER"
+    assert summary["left_out"][name] == "has no head for such a task on a frozen encoder"
+    text = (tmp_path / "study" / "objective" / "table.md").read_text()
+    assert "| BiLSTM + ELMo + attention (paper: BiLSTM+ELMo+Attn) | 1 |" in text
+    assert f"{name} was left out" in text
+
+
 def outcome(value: float | None, status: str = "finished") -> Outcome:
     return Outcome({} if value is None else {"accuracy": value}, status, Path("run"), 1.0)
 
 
 def test_findings_are_computed_from_the_numbers():
     """Clear differences, differences that chance explains, and the paper's direction."""
-    from bertsmith.experiments.designs import COLUMNS
-
     column = COLUMNS["mnli"]
     values = {"BERT": (0.60, 0.61, 0.602), "no NSP": (0.70, 0.705, 0.71), "other": (0.59, 0.62, 0.60)}
     published = {"BERT": 84.4, "no NSP": 83.9}

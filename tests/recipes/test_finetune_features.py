@@ -60,7 +60,7 @@ def test_pairs_are_compared_evaluated_and_used(
     dev = tiny.write_csv(tmp_path / "dev.csv", pairs(60, 1), HEADER)
     asked = ("finetune", "--task", "classify", "--model", start, "--data", data, "--dev", dev)
     out = tmp_path / "run"
-    summary = run(capsys, *asked, "--out", out, "--features", "weighted-all", "--epochs", 8, *FAST)
+    summary = run(capsys, *asked, "--out", out, "--features", "weighted-all", "--epochs", 6, *FAST)
     assert summary["kind"] == "feature-classification"
     assert summary["dev"]["accuracy"] > 0.8  # the most frequent label: about half
     assert len(list((out / "features").iterdir())) == 4  # two layers of train and dev
@@ -85,16 +85,14 @@ def test_pairs_are_compared_evaluated_and_used(
     assert len(loaded.rerank("so good", ["so bad", "good"], "same")) == 2
     with pytest.raises(InputError, match="was trained on pairs"):
         loaded.classify(["good"])
-    again = run(capsys, *asked, "--out", out, "--features", "weighted-all", "--epochs", 8, *FAST, "--resume")
-    assert again["dev"] == summary["dev"]
 
 
 @pytest.mark.parametrize(
-    ("task", "label", "metric"),
-    [("multilabel", lambda sign: json.dumps([sign]), "micro_f1"), ("regress", None, "pearson")],
+    ("task", "metric"),
+    [pytest.param("multilabel", "micro_f1", marks=pytest.mark.slow), ("regress", "pearson")],
 )
 def test_several_labels_and_values(
-    start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], task: str, label: Any, metric: str
+    start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], task: str, metric: str
 ) -> None:
     rows = tiny.make_rows(200)
     values = {"pos": 1050.0, "neg": 950.0}
