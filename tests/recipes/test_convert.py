@@ -15,7 +15,7 @@ from bertsmith.bundle import load_bundle, load_encoder, load_pretraining_model, 
 from bertsmith.cli import run
 from bertsmith.errors import InputError
 from bertsmith.model.bert import BertForClassification, BertForPreTraining
-from bertsmith.model.task_heads import FeatureTagger
+from bertsmith.model.task_heads import FeatureClassifier, FeatureTagger
 from bertsmith.recipes.convert import REPORT_FILE, convert
 from bertsmith.recipes.convert_config import ConvertConfig
 from bertsmith.tasks.task import KINDS
@@ -161,6 +161,7 @@ def own_models():
     shape = replace(SHAPE, vocab_size=VOCAB_SIZE)
     words = {"task": "tag", "head": "feature-tagging", "labels": ["O", "B-X", "I-X"]}
     classes = {"task": "classify", "head": "classification", "labels": ["no", "yes"]}
+    by_pairs = classes | {"head": "feature-classification", "settings": {"lstm_size": 8}}
     several = {
         "task": "multilabel",
         "head": "multi-label",
@@ -171,6 +172,7 @@ def own_models():
     left = replace(shape, context="left")
     return {
         "frozen features": (FeatureTagger(shape, 3, (1, 2), True), words),
+        "frozen features of pairs": (FeatureClassifier(shape, 2, (1, 2), True, 8, pairs=True), by_pairs),
         "left to right": (BertForPreTraining(left), pretraining),
         "left to right, classes": (BertForClassification(left, 2), classes),
         "recurrent top": (BertForClassification(replace(left, recurrent_top=True), 2), classes),

@@ -91,7 +91,7 @@ def read_rows(lstm: nn.LSTM, hidden: Tensor, layout: Layout, backwards: bool = F
     packed = pack_sequence(rows, enforce_sorted=False)
     if hidden.device.type == "cpu":
         with torch.autocast("cpu", enabled=False):
-            states = lstm(packed.to(lstm.weight_ih_l0.dtype))[0]
+            states = lstm(packed.to(next(lstm.parameters()).dtype))[0]
     else:
         states = lstm(packed)[0]
     read = unpack_sequence(states)
