@@ -96,6 +96,13 @@ def test_a_table_is_trained_once_and_only_what_changes_is_trained_again(
     again, trained = ablated(capsys, words)
     assert trained == []
     assert again["rows"] == summary["rows"]
+    stored = next((tmp_path / "study" / "fine-tuned").glob("*/result.json"))
+    content = stored.read_text()
+    for broken in ("", "[]", "{}", content.replace('"seconds": ', '"seconds": "a", "were": ')):
+        stored.write_text(broken)
+        assert cli.run(words) == 2
+        assert f"{stored}: no result of a run" in capsys.readouterr().err.splitlines()[-1]
+    stored.write_text(content)
     _, trained = ablated(capsys, [*words, "--finetuning", *FAST[:-1], "optimizer.learning-rate=2e-3"])
     assert [line.split(" ")[0] for line in trained] == ["fine-tuning"] * 4
     _, trained = ablated(capsys, [word if word != "2" else "3" for word in words])

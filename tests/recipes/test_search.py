@@ -6,6 +6,7 @@ import dataclasses
 import gzip
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,11 @@ def test_approximate_search_finds_nearly_all_and_says_how_many(
         assert [one["score"] for one in ours["results"]] == pytest.approx(scores, abs=1e-5)
     one = search(config(model, query, index=index, method="approximate", top=999))["results"][0]["results"]
     assert len(one) == 150
-    (index / "graph.usearch").write_bytes(b"broken")
+    graph = index / "graph.usearch"
+    graph.write_bytes(b"x" * graph.stat().st_size)
+    with pytest.raises(InputError, match=r"no whole index .*delete it and build it again"):
+        search(config(model, query, index=index, method="approximate"))
+    graph.write_bytes(b"broken")
     with pytest.raises(InputError, match="not whole; delete the index"):
         search(config(model, query, index=index, method="approximate"))
 
@@ -161,6 +166,27 @@ def test_an_index_belongs_to_its_model_and_its_corpus(model: Path, corpus: Path,
         search(config(model, "so", index=index))
     with pytest.raises(InputError, match="is no index; name another"):
         search(config(model, "so", index=model))
+
+
+def test_a_damaged_index_is_told_as_one(model: Path, corpus: Path, tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    search(config(model, "so", corpus=corpus, index=index))
+    vectors, starts = np.load(index / "vectors.npy"), np.load(index / "starts.npy")
+    damages: list[tuple[str, Callable[[Path], None]]] = [
+        ("vectors.npy", lambda path: np.save(path, vectors[:, :16])),
+        ("vectors.npy", lambda path: np.save(path, np.full_like(vectors, np.nan))),
+        ("starts.npy", lambda path: np.save(path, np.append(np.full(len(starts) - 1, 10**9), starts[-1]))),
+        ("texts.jsonl", lambda path: path.write_bytes(b"x" * path.stat().st_size)),
+        ("index.json", lambda path: path.write_text(path.read_text().replace("truncated_texts", "cut"))),
+    ]
+    for name, damage in damages:
+        path = index / name
+        whole = path.read_bytes()
+        damage(path)
+        with pytest.raises(InputError, match=r"no whole index .*delete it and build it again"):
+            search(config(model, "so", index=index))
+        path.unlink()  # a new file: NumPy may still have the old one mapped
+        path.write_bytes(whole)
 
 
 @pytest.mark.parametrize(

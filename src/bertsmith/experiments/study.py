@@ -157,8 +157,7 @@ class Study:
             if config.keep_checkpoints == PretrainConfig.keep_checkpoints:
                 shutil.rmtree(out / "checkpoints", ignore_errors=True)  # of no more use: the run is over
             write_json(out / _RESULT, result)
-        result = json.loads((out / _RESULT).read_text(encoding="utf-8"))
-        return Outcome(result["metrics"], result["status"], out, result["seconds"], result["mixture"])
+        return _outcome(out)
 
     def _pretrain(self, config: PretrainConfig) -> dict[str, Any]:
         try:
@@ -225,8 +224,7 @@ class Study:
                 result = {"status": f"diverged: {error}", "metrics": {}, "seconds": 0.0}
             shutil.rmtree(out / "model", ignore_errors=True)  # its answers and figures stay
             write_json(out / _RESULT, result)
-        result = json.loads((out / _RESULT).read_text(encoding="utf-8"))
-        return Outcome(result["metrics"], result["status"], out, result["seconds"])
+        return _outcome(out)
 
     def finetuning(self, row: Row, column: Column, seed: int, model: Path) -> FinetuneConfig:
         """Return the settings of a fine-tuning; its directory follows from them and from the model's."""
@@ -274,6 +272,28 @@ def settings_in(words: Sequence[str], flag: str, own: Sequence[str] = ()) -> dic
             raise InputError(f"{flag} {word!r} would be ignored: ablate says {name} itself; leave it out")
         values[name] = text
     return nested(values, flag)
+
+
+def _outcome(run: Path) -> Outcome:
+    """Return what a run has written that it came to.
+
+    Raises:
+        InputError: the file is broken.
+    """
+    path = run / _RESULT
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+        outcome = Outcome(
+            result["metrics"], result["status"], run, result["seconds"], result.get("mixture", {})
+        )
+        for value in (outcome.seconds, *outcome.metrics.values(), *outcome.mixture.values()):
+            if not _is_number(value):
+                raise ValueError(f"{value!r} is no number")
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(
+            f"{path}: no result of a run ({error}); delete it, and the run is taken up"
+        ) from None
+    return outcome
 
 
 def _is_number(value: Any) -> bool:

@@ -9,6 +9,7 @@ graph.usearch   with the method "approximate"
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -63,6 +64,12 @@ class SearchIndex:
             queries: float32 ``(queries, hidden)``, of length 1.
             top: how many.
         """
+        with _whole(self.directory):
+            return self._find(queries, top)
+
+    def _find(
+        self, queries: NDArray[np.float32], top: int
+    ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         if self.graph is None:
             return list(zip(*nearest(queries, self.vectors, top), strict=True))
         self.graph.expansion_search = max(64, 2 * top)
@@ -81,7 +88,7 @@ class SearchIndex:
 
     def texts(self, numbers: NDArray[np.int64]) -> list[dict[str, Any]]:
         """Return id, text and whether it was cut of some texts."""
-        with open(self.directory / _TEXTS, "rb") as file:
+        with _whole(self.directory), open(self.directory / _TEXTS, "rb") as file:
             found = []
             for number in numbers.tolist():
                 file.seek(self.starts[number])
@@ -165,10 +172,8 @@ def open_index(directory: Path, model: Predictor, method: str) -> SearchIndex:
     """
     if not (directory / _FACTS).is_file():
         raise InputError(f"--index {directory}: is there, but is no index; name another directory")
-    try:
+    with _whole(directory):
         index = _opened(directory)
-    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{directory}: no whole index ({error}); delete it and build it again") from None
     wanted, made_by = model_facts(model), index.facts["model"]
     for name, value in wanted.items():
         if made_by.get(name) != value:
@@ -184,18 +189,44 @@ def open_index(directory: Path, model: Predictor, method: str) -> SearchIndex:
     path = directory / _GRAPH  # half a graph would be read beyond its end
     if not path.is_file() or path.stat().st_size != index.facts["graph_bytes"]:
         raise InputError(f"{directory}: {_GRAPH} is not whole; delete the index and build it again")
-    return replace(index, graph=_usearch().Index.restore(str(path), view=True))
+    usearch = _usearch()
+    with _whole(directory):
+        return replace(index, graph=usearch.Index.restore(str(path), view=True))
+
+
+@contextlib.contextmanager
+def _whole(directory: Path) -> Iterator[None]:
+    """Tell what can only come of a damaged file as that.
+
+    Raises:
+        InputError: it is met.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{directory}: no whole index ({reason}); delete it and build it again") from None
 
 
 def _opened(directory: Path) -> SearchIndex:
     facts = json.loads((directory / _FACTS).read_text(encoding="utf-8"))
     if facts["format"] != _FORMAT:
         raise ValueError(f"its format is {facts['format']}, expected {_FORMAT}")
-    _ = facts["method"], facts["model"]["sha256"], facts["corpus"]["sha256"]
+    counts, method = facts["counts"], facts["method"]
+    _ = (
+        facts["model"]["sha256"],
+        facts["corpus"]["sha256"],
+        counts["truncated_texts"],
+        counts["missing_texts"],
+    )
+    if method == "approximate":
+        _ = facts["recall_at_10"], facts["graph_bytes"]
     vectors = np.load(directory / _VECTORS, mmap_mode="r", allow_pickle=False)
     starts = np.load(directory / _STARTS, allow_pickle=False)
     size = (directory / _TEXTS).stat().st_size
-    if not len(vectors) == facts["counts"]["texts"] == len(starts) - 1 or starts[-1] != size:
+    if not len(vectors) == counts["texts"] == len(starts) - 1 or starts[-1] != size:
         raise ValueError("its files do not fit together")
     return SearchIndex(directory, facts, vectors, starts)
 
