@@ -11,10 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import uvicorn
-
 from bertsmith.serving.config import ServeConfig
-from bertsmith.serving.connection import Connection
+from bertsmith.serving.connection import server_of
 from bertsmith.serving.serve import bound
 from bertsmith.serving.served import ServedModel
 from bertsmith.serving.server import create_app
@@ -81,17 +79,7 @@ def serving(
     config = ServeConfig(model=[], port=0, **settings)
     app = create_app(models, config, tokens)
     with bound(config.host, config.port) as listener:
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                http=Connection,
-                ws="none",
-                log_config=None,
-                access_log=False,
-                timeout_keep_alive=keep_alive,
-                timeout_graceful_shutdown=5,
-            )
-        )
+        server = server_of(app, keep_alive, 5)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

@@ -24,7 +24,7 @@ from bertsmith.model.bert import (
     BertForSpans,
 )
 from bertsmith.model.config import BertConfig
-from bertsmith.model.task_heads import BertForTagging, FeatureClassifier, FeatureTagger
+from bertsmith.model.task_heads import BertForTagging, OnFrozenEncoder
 
 Run = Callable[[Mapping[str, NDArray[np.int64]]], Mapping[str, NDArray[np.float32]]]
 """From inputs to outputs, both under Hugging Face's names."""
@@ -59,7 +59,7 @@ def require_known(model: nn.Module) -> None:
     """
     encoder = model if isinstance(model, Bert) else model.bert
     assert isinstance(encoder, Bert), "every head is on an encoder"
-    has_lstm = isinstance(model, (FeatureTagger, FeatureClassifier)) or encoder.top is not None
+    has_lstm = isinstance(model, OnFrozenEncoder) or encoder.top is not None
     if has_lstm or not encoder.config.sees_both:
         raise InputError(
             "models with LSTMs and left-to-right ones are not exported, other programs do not know them; "

@@ -48,34 +48,44 @@ class BertForTagging(nn.Module):
         return scores
 
 
-class FeatureTagger(nn.Module):
-    """A frozen encoder whose states a BiLSTM over the words of a sentence reads.
+class OnFrozenEncoder(nn.Module):
+    """What heads on a frozen encoder's states share: one vector made of the layers', and a two-layer BiLSTM.
 
     The encoder is not run in ``forward``: its states do not change, so they are computed once and handed in.
-
-    Source: the paper, section 5.3: "a randomly initialized two-layer 768-dimensional BiLSTM before the
-        classification layer"; the weighted sum: arXiv 1802.05365 (ELMo), equation 1.
     """
 
-    def __init__(self, config: BertConfig, num_outputs: int, layers: tuple[int, ...], weighted: bool) -> None:
+    def __init__(
+        self, config: BertConfig, num_outputs: int, layers: tuple[int, ...], weighted: bool, lstm_size: int
+    ) -> None:
         """Make one.
 
         Args:
             config: of the encoder; its ``hidden_dropout`` is the head's too.
-            num_outputs: number of tags.
+            num_outputs: scores of a word or a row.
             layers: whose outputs are read; 0 is the embeddings' output.
             weighted: sum them with learned weights instead of concatenating them.
+            lstm_size: cells of each LSTM in each direction.
         """
         super().__init__()
         self.config = config
         self.num_outputs = num_outputs
         self.layers = layers
         self.bert = Bert(config).requires_grad_(False)
-        self.mix, width = _mixed(config, layers, weighted)
+        self.mix = LayerMix(len(layers)) if weighted else nn.Flatten(start_dim=1)
+        width = config.hidden_size if weighted else config.hidden_size * len(layers)
         self.dropout = Dropout(config.hidden_dropout)
-        self.lstm = nn.LSTM(
-            width, LSTM_SIZE // 2, num_layers=2, bidirectional=True, dropout=config.hidden_dropout
-        )
+        self.lstm = nn.LSTM(width, lstm_size, num_layers=2, bidirectional=True, dropout=config.hidden_dropout)
+
+
+class FeatureTagger(OnFrozenEncoder):
+    """A frozen encoder whose states a BiLSTM over the words of a sentence reads.
+
+    Source: the paper, section 5.3: "a randomly initialized two-layer 768-dimensional BiLSTM before the
+        classification layer"; the weighted sum: arXiv 1802.05365 (ELMo), equation 1.
+    """
+
+    def __init__(self, config: BertConfig, num_outputs: int, layers: tuple[int, ...], weighted: bool) -> None:
+        super().__init__(config, num_outputs, layers, weighted, LSTM_SIZE // 2)
         self.classifier = nn.Linear(LSTM_SIZE, num_outputs)
         initialize(self.classifier, config.initializer_std)
 
@@ -95,10 +105,10 @@ class FeatureTagger(nn.Module):
         return scores
 
 
-class FeatureClassifier(nn.Module):
+class FeatureClassifier(OnFrozenEncoder):
     """A frozen encoder whose states a BiLSTM over each sentence reads; an MLP scores the row.
 
-    As in ``FeatureTagger``, states are handed in. The sentences of a pair are read alone, and meet here.
+    The sentences of a pair are read alone, and meet here.
 
     Source: arXiv 1804.07461 (GLUE), the section on baselines, "BiLSTM, ELMo, Attn", and its code: two layers,
         max-pooling, a hidden layer of 512 with tanh; pairs see ``PairReading``.
@@ -113,24 +123,8 @@ class FeatureClassifier(nn.Module):
         lstm_size: int,
         pairs: bool,
     ) -> None:
-        """Make one.
-
-        Args:
-            config: of the encoder; its ``hidden_dropout`` is the head's too.
-            num_outputs: scores of a row.
-            layers: whose outputs are read; 0 is the embeddings' output.
-            weighted: sum them with learned weights instead of concatenating them.
-            lstm_size: cells of each LSTM in each direction.
-            pairs: a row has two sentences.
-        """
-        super().__init__()
-        self.config = config
-        self.num_outputs = num_outputs
-        self.layers = layers
-        self.bert = Bert(config).requires_grad_(False)
-        self.mix, width = _mixed(config, layers, weighted)
-        self.dropout = Dropout(config.hidden_dropout)
-        self.lstm = nn.LSTM(width, lstm_size, num_layers=2, bidirectional=True, dropout=config.hidden_dropout)
+        """Make one; ``pairs``: a row has two sentences."""
+        super().__init__(config, num_outputs, layers, weighted, lstm_size)
         self.reading = PairReading(config, lstm_size) if pairs else SentenceReading()
         self.hidden = nn.Linear((8 if pairs else 2) * lstm_size, MLP_SIZE)
         self.classifier = nn.Linear(MLP_SIZE, num_outputs)
@@ -207,10 +201,3 @@ def attended(read: Tensor, layout: Layout) -> Tensor:
     to_second = look(first, second, second, attn_mask=in_second[:, None], scale=1.0)  # (pairs, seq, width)
     to_first = look(second, first, first, attn_mask=in_first[:, None], scale=1.0)
     return torch.cat([to_second[in_first], to_first[in_second]])  # (places, width)
-
-
-def _mixed(config: BertConfig, layers: tuple[int, ...], weighted: bool) -> tuple[nn.Module, int]:
-    """Return what makes one vector of a place's layers, and the vector's width."""
-    if weighted:
-        return LayerMix(len(layers)), config.hidden_size
-    return nn.Flatten(start_dim=1), config.hidden_size * len(layers)

@@ -1,9 +1,11 @@
-"""A client's connection: given up when nothing moves on it, so that nobody holds it for ever."""
+"""The HTTP server; and a client's connection, which is given up when nothing moves on it."""
 
 from __future__ import annotations
 
 import asyncio
 
+import uvicorn
+from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
@@ -42,3 +44,25 @@ class Connection(H11Protocol):
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
         )
+
+
+def server_of(app: FastAPI, keep_alive: int, stop_seconds: int) -> uvicorn.Server:
+    """Return what answers HTTP for the application.
+
+    Args:
+        app: the application.
+        keep_alive: seconds that an idle connection stays.
+        stop_seconds: that running requests have when it is to stop.
+    """
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            http=Connection,
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=keep_alive,
+            timeout_graceful_shutdown=stop_seconds,
+        )
+    )

@@ -47,9 +47,7 @@ def serve(config: ServeConfig) -> dict[str, Any]:
         InputError: a model, the token file or the address cannot be used, or a package is missing.
     """
     try:
-        import uvicorn
-
-        from bertsmith.serving.connection import Connection
+        from bertsmith.serving.connection import server_of
         from bertsmith.serving.server import create_app
     except ModuleNotFoundError as error:
         raise InputError(f"serve needs the package {error.name}; pip install 'bertsmith[serve]'") from None
@@ -68,18 +66,7 @@ def serve(config: ServeConfig) -> dict[str, Any]:
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
         if not tokens and not _is_loopback(host):
             _LOG.warning("open", extra={"fields": {"url": url, "hint": "anybody may ask; give --token-file"}})
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                http=Connection,
-                ws="none",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-                timeout_graceful_shutdown=config.stop_seconds,
-            )
-        )
+        server = server_of(app, _KEEP_ALIVE_SECONDS, config.stop_seconds)
         for number in (
             signal.SIGINT,
             signal.SIGTERM,
