@@ -112,7 +112,7 @@ def test_an_empty_file_has_no_rows(model: Path, tmp_path: Path) -> None:
         ({"out": "v.txt"}, "has to end in .npy"),
         ({"missing": "skip"}, "take one of error, nan"),
         ({"pooling": "sum"}, "take one of mean, max, cls"),
-        ({"layers": "weighted-all"}, "only a tagger on frozen features learns"),
+        ({"layers": "weighted-all"}, "only a head on frozen features learns"),
         ({"layers": "3"}, "layer is 3"),
         ({"quantize": "int4"}, "take int8"),
         ({"quantize": "int8", "precision": "bfloat16"}, "precision bfloat16 would be ignored"),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 import torch
@@ -60,7 +62,7 @@ def test_held_out_losses_are_those_of_each_source_alone(tmp_path):
 
 def test_time_for_the_first_evaluation_is_kept_back_before_it_is_measured(pretraining_data, tmp_path):
     run = settings(pretraining_data, tmp_path / "run", steps=None, budget="100s", evaluate_examples=8)
-    parts, standing = recipe._set_up(run)
+    parts, standing = recipe._set_up(run, contextlib.ExitStack())
     margin = parts.budget.reserve_seconds
 
     def took(seconds: float) -> Step:

@@ -247,6 +247,7 @@ def test_a_missing_package_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "bertsmith.serving.connection", raising=False)  # imported by other tests
     assert "serve needs the package uvicorn; pip install 'bertsmith[serve]'" in refused(
         capsys, "--model", "x"
     )

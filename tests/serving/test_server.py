@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import gc
+import logging
 import sys
 from itertools import pairwise
 from typing import Any
@@ -170,7 +171,9 @@ def test_state_and_figures(client: Client) -> None:
     assert client.figure("bertsmith_waiting_pieces") == 0
 
 
-def test_answered_requests_leave_nothing_behind(client: Client) -> None:
+def test_answered_requests_leave_nothing_behind(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "bertsmith.serving")  # pytest would keep a line of the log each
+
     def held_after(requests: int) -> int:
         for number in range(requests):
             assert client.post("/v1/fill", {"texts": f"so {number} [MASK]"}).status == 200
