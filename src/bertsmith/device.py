@@ -58,6 +58,11 @@ def pick_precision(name: str, device: torch.device) -> torch.dtype:
     return _PRECISIONS[name]
 
 
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return a dtype as settings and files name it, such as "bfloat16"."""
+    return str(dtype).removeprefix("torch.")
+
+
 def _quota_of(group: Path) -> float | None:
     """Return the processors that one control group may use (version 2, then 1); ``None``: no limit."""
     try:

@@ -22,7 +22,7 @@ from torch import Tensor
 from bertsmith.bench.turns import OURS, Contender, interleave, peer_is_installed, plain_step, report
 from bertsmith.bundle import load_bundle
 from bertsmith.data.batch import IGNORED
-from bertsmith.device import computes_bfloat16, pick_precision
+from bertsmith.device import computes_bfloat16, dtype_name, pick_precision
 from bertsmith.errors import InputError
 from bertsmith.layout import Tokens
 from bertsmith.tasks.encode import TrainingRows
@@ -135,7 +135,7 @@ def compare(task: str, model: str, data: str, repeats: int) -> dict[str, Any]:
     speeds = interleave(contenders, repeats)
     mean_tokens = float(np.mean([length for batch in steps for length in batch.tokens.layout.lengths]))
     title = f"fine-tuning on {task}, batch {comparison.batch_size}"
-    precision = str(pick_precision("auto", CPU)).removeprefix("torch.")
+    precision = dtype_name(pick_precision("auto", CPU))
     return report(title, speeds, comparison.unit, precision=precision, mean_tokens=round(mean_tokens, 1))
 
 

@@ -31,7 +31,7 @@ from bertsmith.data.batch import IGNORED, PretrainingBatch
 from bertsmith.data.config import MaskingConfig
 from bertsmith.data.loader import PretrainingLoader
 from bertsmith.data.shards import Instances
-from bertsmith.device import computes_bfloat16, pick_precision
+from bertsmith.device import computes_bfloat16, dtype_name, pick_precision
 from bertsmith.interop.huggingface import config_to_huggingface
 from bertsmith.model.bert import BertForPreTraining
 from bertsmith.model.config import BertConfig
@@ -96,7 +96,7 @@ def compare(name: str, data: str | None, repeats: int) -> dict[str, Any]:
         f"pretraining bert-{name}, {shape.batch_size} x {SEQ_LEN}",
         speeds,
         "tokens/s",
-        precision=str(precision).removeprefix("torch."),
+        precision=dtype_name(precision),
         gflops=round(needed),
         product_gflops=round(rate),
         fraction_of_product_rate=round(needed / rate, 2),

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from bertsmith.bundle import Bundle, bundle_of, load_bundle, load_encoder, write_bundle
+from bertsmith.device import dtype_name
 from bertsmith.errors import InputError, RunError
 from bertsmith.files import atomic_directory, write_json
 from bertsmith.interop import huggingface, model_files, weight_names
@@ -145,7 +146,7 @@ def _compared(bundle: Bundle, written: Path) -> int:
 def _notes(source: Source, read: Bundle, bundle: Bundle, config: ConvertConfig) -> list[str]:
     """Return what a person should know who relies on the new model."""
     notes = []
-    types = {str(value.dtype).removeprefix("torch.") for value in source.stored.values() if _is_float(value)}
+    types = {dtype_name(value.dtype) for value in source.stored.values() if _is_float(value)}
     if types - {"float32"}:
         notes.append(f"stored as {', '.join(sorted(types))}, written as float32 with the same values")
     words = read.config.vocab_size

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith.bundle import Bundle, load_bundle, load_shape
-from bertsmith.device import describe, keep_freed_memory, limit_threads, pick_precision
+from bertsmith.device import describe, dtype_name, keep_freed_memory, limit_threads, pick_precision
 from bertsmith.errors import InputError
 from bertsmith.files import alone_in
 from bertsmith.recipes.config import FinetuneConfig
@@ -66,7 +66,7 @@ def finetune(config: FinetuneConfig) -> dict[str, Any]:
         task.kind.check(data.train, bundle.config, cell.config.batch_size)
     bundle = dataclasses.replace(bundle, task=described(task, encoding, data))
     setup = Setup(task, data, bundle, inference, task.kind.baseline(task, data.dev))
-    facts = {"device": describe(inference.device), "precision": str(precision).split(".")[-1]}
+    facts = {"device": describe(inference.device), "precision": dtype_name(precision)}
     out = Path(config.out)
     with alone_in(out):
         check_out(config)  # again: another process may have been there while the rows were read

@@ -23,6 +23,7 @@ from bertsmith.data.shards import id_dtype
 from bertsmith.device import (
     available_memory,
     describe,
+    dtype_name,
     keep_freed_memory,
     limit_threads,
     pick_device,
@@ -78,7 +79,7 @@ def plan(config: PlanConfig) -> dict[str, Any]:
         "preset": config.preset,
         "device": describe(device),
         "threads": threads,
-        "precision": str(workload.precision).removeprefix("torch."),
+        "precision": dtype_name(workload.precision),
         "parameters": capacity.parameters,
         "seq_len": config.seq_len,
         "batch_size": config.batch_size,

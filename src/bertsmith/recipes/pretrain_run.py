@@ -17,6 +17,7 @@ from bertsmith import distributed
 from bertsmith.data.batch import PretrainingBatch
 from bertsmith.data.loader import fixed_batches
 from bertsmith.data.shards import Instances
+from bertsmith.device import dtype_name
 from bertsmith.distributed import ALONE, Ranks, SharedClock
 from bertsmith.model.bert import BertForPreTraining
 from bertsmith.objectives import PretrainingObjective
@@ -223,7 +224,7 @@ def headline(parts: Parts, standing: Standing) -> str:
         f"{ranks}{parts.num_parameters / 1e6:.1f} M parameters; "
         f"{parts.phases.loader.num_examples} instances, {parts.phases.loader.steps_per_epoch} steps an "
         f"epoch, {len(parts.heldout)} held out; "
-        f"{str(parts.settings.precision).removeprefix('torch.')} on {parts.fixed['machine']['device']}, "
+        f"{dtype_name(parts.settings.precision)} on {parts.fixed['machine']['device']}, "
         f"threads: {parts.fixed['machine']['threads']}{start}"
     )
 

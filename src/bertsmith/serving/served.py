@@ -10,7 +10,7 @@ from typing import Any
 
 from bertsmith import predictor
 from bertsmith.config import nearest
-from bertsmith.device import pick_device, pick_precision
+from bertsmith.device import dtype_name, pick_device, pick_precision
 from bertsmith.errors import InputError
 from bertsmith.serving.config import ServeConfig
 from bertsmith.serving.refusal import Refusal
@@ -80,7 +80,7 @@ def load_models(config: ServeConfig) -> list[ServedModel]:
         InputError: a directory is no model, two have one name, or the longest text of one does not fit into a
             forward pass.
     """
-    computed = config.quantize or str(pick_precision(config.precision, pick_device())).removeprefix("torch.")
+    computed = config.quantize or dtype_name(pick_precision(config.precision, pick_device()))
     found: dict[str, ServedModel] = {}
     for given in config.model:
         name, directory = _name_of(given)
