@@ -209,6 +209,35 @@ def test_muon_moves_the_layers_matrices_as_the_float64_reference_does():
             weights[index] = moved
 
 
+@pytest.mark.parametrize("has_bfloat16", [True, False])
+def test_muon_is_pytorchs_and_in_float32_where_bfloat16_is_emulated(has_bfloat16, monkeypatch):
+    """With bfloat16 to the last bits of it; float32 differs from that by bfloat16's rounding, no more."""
+    monkeypatch.setattr("bertsmith.training.optimizer.computes_bfloat16", lambda device: has_bfloat16)
+    torch.manual_seed(0)
+    start = Stack()
+    settings = OptimizerConfig(name="muon", learning_rate=RATE, weight_decay=0.3, momentum=0.9)
+    ours, theirs = copy.deepcopy(start), copy.deepcopy(start)
+    optimizer = build_optimizer(ours, settings)
+    peer = torch.optim.Muon(
+        [layer.weight for layer in theirs.layers],
+        lr=RATE,
+        weight_decay=0.3,
+        momentum=0.9,
+        adjust_lr_fn="match_rms_adamw",
+    )
+    for _ in range(5):
+        for one, other in zip(ours.layers, theirs.layers, strict=True):
+            one.weight.grad = torch.randn(one.weight.shape)
+            other.weight.grad = one.weight.grad.clone()
+        optimizer.step()
+        peer.step()
+    for one, other, begin in zip(ours.layers, theirs.layers, start.layers, strict=True):
+        moved = (other.weight - begin.weight).norm()
+        difference = (one.weight - other.weight).norm() / moved
+        assert difference < (1e-3 if has_bfloat16 else 0.02)
+        assert has_bfloat16 or difference > 1e-4, "the precision has no effect"
+
+
 def test_a_step_of_muon_is_nearly_orthogonal_and_as_large_as_adamws():
     torch.manual_seed(0)
     model = Stack()
