@@ -136,7 +136,8 @@ def _masking(base: PretrainConfig) -> list[Row]:
 
 
 _LEFT: Changes = {"next_sentence": False, "architecture": {"context": "left"}}
-_LSTM: Changes = {"architecture": {"mixing": "lstm"}}  # in ELMo's place
+# In ELMo's place; a preset with LayerNorm before its layers says nothing of LSTMs.
+_LSTM: Changes = {"architecture": {"mixing": "lstm", "norm": "post"}}
 
 
 def _objective(base: PretrainConfig) -> list[Row]:
