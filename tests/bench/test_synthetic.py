@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from bertsmith.bench.synthetic import operations, random_batches
+from bertsmith.bench.synthetic import mean_length, operations, random_batches
 from bertsmith.data.config import MaskingConfig
 from bertsmith.model.bert import BertForPreTraining
 from bertsmith.model.config import BertConfig
@@ -55,3 +55,9 @@ def test_operations_are_what_pytorch_counts() -> None:
         model(batch.tokens, batch.picks)
     # Forward is a third of a step; our count leaves out the pooler and attention's padding.
     assert operations(config, batch) / 3 == pytest.approx(counter.get_total_flops(), rel=0.05)
+
+
+def test_the_mean_length_is_that_of_many_instances():
+    (batch,) = random_batches(500, 20_000, 32, MaskingConfig())(0)
+    assert mean_length(32) == 0.9 * 32 + 0.1 * 20
+    assert np.mean(batch.tokens.layout.lengths) == pytest.approx(mean_length(32), rel=0.01)

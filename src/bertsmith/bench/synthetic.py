@@ -55,6 +55,11 @@ def random_batches(
     return batch
 
 
+def mean_length(seq_len: int) -> float:
+    """Return the mean number of pieces of such an instance, over all that could be drawn."""
+    return (1 - _SHORT_SHARE) * seq_len + _SHORT_SHARE * (_SHORTEST + seq_len) / 2
+
+
 def _num_picks(length: int, masking: MaskingConfig, most: int) -> int:
     return min(most, max(1, round(masking.rate * length)), length - 2)
 

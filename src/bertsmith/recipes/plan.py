@@ -17,6 +17,7 @@ from bertsmith.bench.capacity import (
     measure,
     micro_batch_sizes,
 )
+from bertsmith.bench.synthetic import mean_length
 from bertsmith.bench.turns import product_rate, versions
 from bertsmith.config import bytes_of, count_of, duration_seconds
 from bertsmith.data.shards import id_dtype
@@ -93,7 +94,7 @@ def plan(config: PlanConfig) -> dict[str, Any]:
         **_speed(best, workload, config.batch_size),
         "memory": _memory(capacity, best, memory),
         "devices": [_on_devices(count, capacity, best, config) for count in _device_counts(config.devices)],
-        "disk": _disk(capacity, best, config),
+        "disk": _disk(capacity, config),
         "assumptions": _assumptions(config, capacity, layers),
         "versions": versions(),
     }
@@ -227,7 +228,7 @@ def _on_devices(count: int, capacity: Capacity, best: Timing, config: PlanConfig
         "devices": count,
         "tokens_per_second": round(speed, 1),
         "tokens": round(tokens),
-        "steps": math.ceil(tokens / (config.batch_size * best.tokens / best.micro_batch_size)),
+        "steps": math.ceil(tokens / (config.batch_size * mean_length(config.seq_len))),
         "micro_batch_size": min(timing.micro_batch_size, part),
         "seconds": round(seconds, 1),
         "device_hours": round(device_hours, 3),
@@ -235,10 +236,8 @@ def _on_devices(count: int, capacity: Capacity, best: Timing, config: PlanConfig
     }
 
 
-def _disk(capacity: Capacity, best: Timing, config: PlanConfig) -> dict[str, Any]:
-    per_token = (
-        id_dtype(config.vocab_size).itemsize + _BYTES_PER_INSTANCE * best.micro_batch_size / best.tokens
-    )
+def _disk(capacity: Capacity, config: PlanConfig) -> dict[str, Any]:
+    per_token = id_dtype(config.vocab_size).itemsize + _BYTES_PER_INSTANCE / mean_length(config.seq_len)
     checkpoint = capacity.weight_bytes + capacity.optimizer_bytes
     return {
         "data_bytes_per_billion_tokens": round(1e9 * per_token),
