@@ -18,8 +18,9 @@ setup: .venv/ready
 demo: setup
 	$(BIN)/bertsmith demo --out demo
 
+# A worker a processor, each on its own (tests/conftest.py); a file's tests stay together.
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow --timeout 3600

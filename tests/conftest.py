@@ -13,6 +13,17 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each of several workers its own processors: threads that share one wait for each other."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None or not hasattr(os, "sched_setaffinity"):
+        return
+    every = sorted(os.sched_getaffinity(0))
+    mine = every[int(worker.removeprefix("gw")) :: int(os.environ["PYTEST_XDIST_WORKER_COUNT"])]
+    if mine:
+        os.sched_setaffinity(0, mine)
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real task data and corpora: BERTSMITH_DATA, or ../shared/data beside the project."""
