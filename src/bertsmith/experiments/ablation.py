@@ -15,7 +15,7 @@ from bertsmith.experiments.ablation_report import write_report
 from bertsmith.experiments.config import AblateConfig
 from bertsmith.experiments.designs import DESIGNS, Column, Design, Row, column_of, mixture_row
 from bertsmith.experiments.results import Results, RowResult, Run, as_markdown
-from bertsmith.experiments.study import Stopped, Study, can_judge
+from bertsmith.experiments.study import Stopped, Study, can_judge, task_of
 from bertsmith.experiments.task_data import task_directory
 from bertsmith.files import alone_in, require_no_directory, write_json, write_text
 from bertsmith.model.config import BertConfig
@@ -198,6 +198,13 @@ def _columns(design: Design, study: Study, rows: list[Row]) -> list[Column]:
         return []
     layers = min(_architecture(study, row).num_layers for row in rows)
     columns = [column_of(name, layers) for name in dict.fromkeys(names)]
+    tasks = [column.task for column in columns]
+    for word in study.config.finetuning:
+        if task_of(word) not in (None, *tasks):
+            hint = nearest(str(task_of(word)), tasks)
+            raise InputError(
+                f"--finetuning {word!r} would be ignored: it is for a task that is not judged; {hint}"
+            )
     for column in columns:
         task_directory(study.config.task_data, column.task)
         if design.name == "features" and not any(can_judge(column, row) for row in rows[1:]):

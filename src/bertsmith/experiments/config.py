@@ -35,7 +35,8 @@ class AblateConfig:
         model: features: a pretrained model directory, instead of pretraining one.
         pretraining: further settings of pretrain for all rows, such as batch-size=64
             optimizer.learning-rate=1e-3.
-        finetuning: further settings of finetune for all rows, such as epochs=3 limit-rows=5000.
+        finetuning: further settings of finetune for all rows, such as epochs=3 limit-rows=5000; of one task:
+            squad1:limit-rows=2000.
         processes: ranks of each pretraining on this machine.
     """
 

@@ -233,7 +233,7 @@ class Study:
         start = FinetuneConfig(column.task, str(model), data, "", features=changes.get("features"))
         config = overlay(
             RECIPES["default"](start),
-            settings_in(self.config.finetuning, "--finetuning", _OWN_FINETUNING),
+            settings_in(words_for(column.task, self.config.finetuning), "--finetuning", _OWN_FINETUNING),
             "--finetuning",
         )
         config = dataclasses.replace(overlay(config, changes, f"row {row.name}"), seed=seed)
@@ -249,6 +249,18 @@ def can_judge(column: Column, row: Row) -> bool:
     return kind is not None and all(
         name in kind.settings for name in row.finetuning if name in all_settings()
     )
+
+
+def task_of(word: str) -> str | None:
+    """Return the task that a setting such as ``squad1:epochs=2`` is for; ``None``: for all."""
+    task, has_task, _ = word.partition("=")[0].partition(":")
+    return task.strip() if has_task else None
+
+
+def words_for(task: str, words: Sequence[str]) -> list[str]:
+    """Return the settings that a task has, without its name: those for all first, so that its own win."""
+    own = [word.partition(":")[2] for word in words if task_of(word) == task]
+    return [word for word in words if task_of(word) is None] + own
 
 
 def settings_in(words: Sequence[str], flag: str, own: Sequence[str] = ()) -> dict[str, Any]:
