@@ -20,7 +20,7 @@ from bertsmith.bundle import load_bundle
 from bertsmith.experiments.config import AblateConfig
 from bertsmith.experiments.designs import COLUMNS, DESIGNS, Row, mixture_row
 from bertsmith.experiments.results import Results, RowResult, Run
-from bertsmith.experiments.study import Outcome, Study, can_judge, settings_in
+from bertsmith.experiments.study import Outcome, Study, can_judge, settings_in, words_for
 from bertsmith.presets import PRESETS
 from bertsmith.recipes.pretrain import pretrain
 from tests.recipes import pretraining
@@ -226,6 +226,11 @@ def test_a_killed_study_goes_on_where_it_was(study_data, task_data, tmp_path, ca
         (("--seeds", "0"), "--seeds is 0"),
         (("--processes", "99999"), "--processes is 99999; this machine has"),
         (("--pretraining", "seed=7"), "'seed=7' would be ignored: ablate says seed itself"),
+        (
+            ("--finetuning", "sst:epochs=2"),
+            "'sst:epochs=2' would be ignored: it is for a task that is not judged",
+        ),
+        (("--finetuning", "sst2:task=cola"), "'task=cola' would be ignored: ablate says task itself"),
         (("--finetuning", "task=cola"), "'task=cola' would be ignored: ablate says task itself"),
         (("--corpus", "a.txt"), "--corpus would be ignored"),
         (("--model", "m"), "only ablate features"),
@@ -327,6 +332,16 @@ def test_findings_are_computed_from_the_numbers():
     assert "10.10 above BERT" in first
     assert "unlike in the paper" in first
     assert "no difference can be claimed" in second
+
+
+def test_settings_of_one_task_win_over_those_of_all():
+    words = ["sst2:epochs=1", "epochs=2", "seq-len=64", "conll:seq-len=128"]
+    found = {task: settings_in(words_for(task, words), "--finetuning") for task in ("sst2", "conll", "mrpc")}
+    assert found == {
+        "sst2": {"epochs": 1, "seq_len": 64},
+        "conll": {"epochs": 2, "seq_len": 128},
+        "mrpc": {"epochs": 2, "seq_len": 64},
+    }
 
 
 def test_settings_as_name_and_value():
