@@ -139,9 +139,10 @@ def test_experiments_of_one_study_share_their_runs(study_data, task_data, tmp_pa
 
 
 def test_other_pairs_are_prepared_from_the_text(study_data, task_data, tmp_path, capsys):
-    words = words_of(
-        "objective", study_data, task_data, tmp_path / "study", "--tasks", "none", "--seeds", "1"
-    )
+    words = [
+        *("ablate", "objective", "--data", str(study_data), "--out", str(tmp_path / "study")),
+        *("--tasks", "none", "--seeds", "1", "--steps", "6", "--pretraining", *SMALL),
+    ]
     rows = ("--rows", "BERT", "SOP", "full sentences")
     summary, _ = ablated(capsys, [*words, "--corpus", str(study_data.parent / "corpus.txt"), *rows])
     assert [row["name"] for row in summary["rows"]] == list(rows[1:])

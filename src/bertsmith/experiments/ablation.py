@@ -195,6 +195,8 @@ def _columns(design: Design, study: Study, rows: list[Row]) -> list[Column]:
     if names == [NO_TASKS]:
         if design.name == "features":
             raise InputError("--tasks none leaves nothing to judge frozen layers by; take conll")
+        if study.config.finetuning:
+            raise InputError("--finetuning would be ignored: --tasks none fine-tunes nothing; leave it out")
         return []
     layers = min(_architecture(study, row).num_layers for row in rows)
     columns = [column_of(name, layers) for name in dict.fromkeys(names)]
