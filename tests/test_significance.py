@@ -13,6 +13,7 @@ from bertsmith.significance import (
     MANY,
     bootstrap_interval,
     counted_f1,
+    detectable_difference,
     mcnemar,
     mean_score,
     paired_interval,
@@ -222,3 +223,12 @@ def test_welch_is_the_formula_and_silent_where_it_has_no_answer() -> None:
     assert welch_p([0.7], second) is None
     assert welch_p([1.0, 1.0, 1.0], second) == pytest.approx(welch_p([1.0, 1.0, 1.0 + 1e-9], second))
     assert welch_p([0.7, 0.7], [0.6, 0.6]) is None
+
+
+def test_a_difference_as_large_as_the_detectable_one_has_the_level_of_welchs_test() -> None:
+    start = [0.1, 0.4, 0.7]
+    least = detectable_difference([start, [5.0 + value for value in start], [3.0]], tests=4, level=0.05)
+    assert least is not None
+    assert welch_p(start, [value + least for value in start]) == pytest.approx(0.05 / 4)
+    assert detectable_difference([start, [0.2]], tests=4, level=0.05) is None
+    assert detectable_difference([start, start], tests=0, level=0.05) is None

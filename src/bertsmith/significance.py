@@ -9,7 +9,8 @@ arrays ``(..., rows)`` in, ``(...)`` out. ``MANY`` holds those of ``metrics.METR
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -299,3 +300,25 @@ def welch_p(first: list[float], second: list[float]) -> float | None:
         return None
     sides = [(float(np.mean(side)), float(np.std(side, ddof=1)), len(side)) for side in (first, second)]
     return float(ttest_ind_from_stats(*sides[0], *sides[1], equal_var=False).pvalue)
+
+
+def detectable_difference(groups: Sequence[Sequence[float]], tests: int, level: float) -> float | None:
+    """Return how far two groups' means have to be apart for Welch's test to see it; ``None``: nobody can say.
+
+    The groups are taken to vary alike, by their pooled deviation, and the p value to be corrected for the
+    number of tests as the smallest one is by Holm. Groups of fewer than two runs say nothing.
+
+    Args:
+        groups: what was measured, run by run.
+        tests: how many differences are tested together.
+        level: below which a corrected p value counts.
+    """
+    from scipy.stats import t
+
+    repeated = [group for group in groups if len(group) > 1]
+    if len(repeated) < 2 or tests < 1:
+        return None
+    freedom = sum(len(group) - 1 for group in repeated)
+    variance = sum(float(np.var(group, ddof=1)) * (len(group) - 1) for group in repeated) / freedom
+    runs = min(map(len, repeated))
+    return float(t.isf(level / (2 * tests), 2 * runs - 2)) * math.sqrt(2 * variance / runs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -333,6 +334,11 @@ def test_findings_are_computed_from_the_numbers():
     assert "10.10 above BERT" in first
     assert "unlike in the paper" in first
     assert "no difference can be claimed" in second
+    (blind,) = results.doubts()
+    least = float(
+        re.search(r"less than (\S+) cannot be told from chance \(2 are tested together\)", blind)[1]
+    )
+    assert abs(unclear.difference) < least < clear.difference
 
 
 def test_settings_of_one_task_win_over_those_of_all():

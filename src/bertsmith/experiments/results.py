@@ -11,7 +11,7 @@ from typing import Any
 from bertsmith.experiments.designs import Column, Design, Row
 from bertsmith.experiments.study import Outcome
 from bertsmith.recipes.pretrain_config import PretrainConfig
-from bertsmith.significance import welch_p
+from bertsmith.significance import detectable_difference, welch_p
 
 _LEVEL = 0.05
 _LOSS = "heldout_mlm_loss"
@@ -168,8 +168,22 @@ class Results:
 
     def doubts(self) -> list[str]:
         """Return what to read with the figures."""
-        lines = [line for result in self.rows for line in result.doubts(self.columns)]
+        lines = [
+            *self._blind_spots(),
+            *(line for result in self.rows for line in result.doubts(self.columns)),
+        ]
         return lines + [f"{name} was left out: it {why}." for name, why in self.left_out.items()]
+
+    def _blind_spots(self) -> list[str]:
+        """Return for each column which differences its runs are too few to show."""
+        tests = sum(one.p is not None for one in self.comparisons())
+        lines = []
+        for column in self.columns:
+            least = detectable_difference([one.values(column) for one in self.rows], tests, _LEVEL)
+            if least:
+                unseen = f"a difference of less than {least:.1f} cannot be told from chance"
+                lines.append(f"{column.name}: as these runs vary, {unseen} ({tests} are tested together)")
+        return lines
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as JSON types."""
