@@ -80,7 +80,7 @@ def standalone(svg: str) -> str:
 
 def _strips(title: str, groups: list[tuple[str, list[float]]]) -> str:
     shown_groups = [
-        (_wrapped(name), COLORS[0 if number == 0 else 1], values)
+        (name, COLORS[0 if number == 0 else 1], values)
         for number, (name, values) in enumerate(groups)
         if values
     ]
@@ -113,16 +113,6 @@ def _mixtures(found: Results) -> Table | None:
                 shares = [f"{100 * counted[name]:.2f} %" for name in ("mask", "same", "random")]
                 lines.append([result.row.name, str(run.seed), *shares, f"{counted['pieces']:,.0f}"])
     return Table(["row", "seed", "[MASK]", "the same", "another", "pieces counted"], lines) if lines else None
-
-
-def _wrapped(name: str) -> str:
-    """Return a name on up to three lines, so that neighbours on an axis do not meet."""
-    words, lines = name.split(" "), [""]
-    for word in words:
-        if lines[-1] and len(lines[-1]) + len(word) > 11:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return "\n".join(lines)
 
 
 def _file_name(name: str) -> str:

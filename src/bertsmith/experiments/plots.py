@@ -189,7 +189,7 @@ def scatter(gold: NDArray[np.float64], predicted: NDArray[np.float64]) -> str:
 
 
 def strips(title: str, groups: Sequence[tuple[str, str, Sequence[float]]]) -> str:
-    """Return each group's values as dots, with mean and standard deviation: the seeds of runs side by side.
+    """Return each group's values as dots, with mean and standard deviation: a line of seeds for each run.
 
     Args:
         title: what the values are.
@@ -198,15 +198,16 @@ def strips(title: str, groups: Sequence[tuple[str, str, Sequence[float]]]) -> st
     with _figure(title) as drawn:
         axes = drawn.axes
         for place, (_, color, values) in enumerate(groups):
-            axes.plot([place] * len(values), values, "o", color=color, alpha=0.55, markersize=5)
+            axes.plot(values, [place] * len(values), "o", color=color, alpha=0.55, markersize=5)
             deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
             middle = float(np.mean(values))
             axes.errorbar(
-                [place + 0.16], [middle], yerr=[deviation], fmt="D", color=color, markersize=5, capsize=4
+                [middle], [place + 0.2], xerr=[deviation], fmt="D", color=color, markersize=5, capsize=4
             )
-        axes.set_xticks(range(len(groups)), [name for name, _, _ in groups])
-        axes.set_xlim(-0.6, len(groups) - 0.4)
-        axes.grid(visible=False, axis="x")
+        axes.set_yticks(range(len(groups)), [name for name, _, _ in groups])
+        axes.set_ylim(len(groups) - 0.4, -0.6)  # the first on top
+        axes.grid(visible=False, axis="y")
+        axes.grid(visible=True, axis="x")
     return drawn.svg
 
 
