@@ -68,8 +68,10 @@ def figures(found: Results) -> dict[str, str]:
         drawn[_file_name(column.name)] = _over_steps(found, column) or _strips(
             f"{column.name}, % on dev", [(result.row.name, result.values(column)) for result in found.rows]
         )
-    losses = [(one.row.name, one.losses) for one in found.rows if not one.row.reads_left]
-    drawn["loss"] = _strips("held-out loss of masked pieces, nats", losses)
+    first = found.rows[0].row
+    losses = [(one.row.name, one.losses) for one in found.rows if one.row.predicts_as(first)]
+    if len(losses) > 1:
+        drawn["loss"] = _strips("held-out loss of masked pieces, nats", losses)
     return {name: svg for name, svg in drawn.items() if svg}
 
 

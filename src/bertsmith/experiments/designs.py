@@ -14,6 +14,7 @@ from bertsmith.config import duration_seconds, nearest
 from bertsmith.errors import InputError
 from bertsmith.recipes.pretrain_config import PretrainConfig
 
+_SHARES = ("mask_share", "same_share", "random_share")
 Changes = Mapping[str, Any]
 """Settings by name, nested, as a settings file holds them."""
 
@@ -58,6 +59,15 @@ class Row:
     published: Mapping[str, float] = field(default_factory=dict)
     paper_name: str | None = None
     reads_left: bool = False
+
+    def predicts_as(self, other: Row) -> bool:
+        """Whether both predict the same pieces from the same inputs, so that their losses can be compared."""
+        return self.reads_left == other.reads_left and self._mixture == other._mixture
+
+    @property
+    def _mixture(self) -> Changes:
+        masking = self.pretraining.get("masking", {})
+        return {name: value for name, value in masking.items() if name in _SHARES}
 
 
 @dataclass(frozen=True)
@@ -126,7 +136,7 @@ def mixture_row(name: str) -> Row:
         raise InputError(
             f"--mixtures {name!r} is no mixture; write percent masked/same/random, such as 80/10/10"
         )
-    masking = dict(zip(("mask_share", "same_share", "random_share"), shares, strict=True))
+    masking = dict(zip(_SHARES, shares, strict=True))
     published = _published(_TABLE_8, *_MIXTURES[name]) if name in _MIXTURES else {}
     return Row(name, {"masking": masking}, published=published)
 

@@ -135,11 +135,7 @@ class Results:
             reference = _values(first, column)
             for one in others:
                 values = _values(one, column)
-                if (
-                    not values
-                    or not reference
-                    or (column is None and one.row.reads_left != first.row.reads_left)
-                ):
+                if not values or not reference or (column is None and not one.row.predicts_as(first.row)):
                     continue
                 published = None if column is None else _published(one.row, column, first.row)
                 found.append(
@@ -172,6 +168,8 @@ class Results:
             *self._blind_spots(),
             *(line for result in self.rows for line in result.doubts(self.columns)),
         ]
+        if any(not one.row.predicts_as(self.rows[0].row) and not one.row.reads_left for one in self.rows):
+            lines.insert(0, "the held-out losses are of each row's own mixture: they are not compared")
         return lines + [f"{name} was left out: it {why}." for name, why in self.left_out.items()]
 
     def _blind_spots(self) -> list[str]:
