@@ -351,6 +351,11 @@ def test_losses_of_different_mixtures_are_not_compared():
     assert any("are not compared" in line for line in results.doubts())
     alike = Results(DESIGNS["masking"], [], found[:2], {}, PRESETS["bert-tiny"]("D", "R"))
     assert alike.doubts() == []
+    left = RowResult(Row("left-to-right", reads_left=True), [Run(0, pretrained, {})])
+    assert (
+        Results(DESIGNS["objective"], [], [left, *found[:2]], {}, PRESETS["bert-tiny"]("D", "R")).doubts()
+        == []
+    )
 
 
 def test_settings_of_one_task_win_over_those_of_all():

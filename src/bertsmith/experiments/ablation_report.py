@@ -68,8 +68,8 @@ def figures(found: Results) -> dict[str, str]:
         drawn[_file_name(column.name)] = _over_steps(found, column) or _strips(
             f"{column.name}, % on dev", [(result.row.name, result.values(column)) for result in found.rows]
         )
-    first = found.rows[0].row
-    losses = [(one.row.name, one.losses) for one in found.rows if one.row.predicts_as(first)]
+    masked = found.masked
+    losses = [(one.row.name, one.losses) for one in masked if one.row.predicts_as(masked[0].row)]
     if len(losses) > 1:
         drawn["loss"] = _strips("held-out loss of masked pieces, nats", losses)
     return {name: svg for name, svg in drawn.items() if svg}

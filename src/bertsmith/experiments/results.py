@@ -127,6 +127,11 @@ class Results:
     left_out: Mapping[str, str]
     base: PretrainConfig
 
+    @property
+    def masked(self) -> list[RowResult]:
+        """The rows that predict masked pieces."""
+        return [one for one in self.rows if not one.row.reads_left]
+
     def comparisons(self) -> list[Comparison]:
         """Return every other row beside the first one, in every column where both have runs."""
         first, *others = self.rows
@@ -168,7 +173,7 @@ class Results:
             *self._blind_spots(),
             *(line for result in self.rows for line in result.doubts(self.columns)),
         ]
-        if any(not one.row.predicts_as(self.rows[0].row) and not one.row.reads_left for one in self.rows):
+        if any(not one.row.predicts_as(self.masked[0].row) for one in self.masked):
             lines.insert(0, "the held-out losses are of each row's own mixture: they are not compared")
         return lines + [f"{name} was left out: it {why}." for name, why in self.left_out.items()]
 
