@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import http.client
 import json
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -90,4 +92,6 @@ def serving(
         finally:
             server.should_exit = True
             thread.join(20)
-            assert not thread.is_alive()
+            if thread.is_alive():
+                faulthandler.dump_traceback(sys.__stderr__)
+                raise AssertionError("the server does not end; where its threads stand was written to stderr")

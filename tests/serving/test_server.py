@@ -180,6 +180,6 @@ def test_answered_requests_leave_nothing_behind(client: Client, caplog: pytest.L
         gc.collect()
         return sys.getallocatedblocks()
 
-    held = [held_after(100) for _ in range(4)]
-    # A leak of one object a request would be a hundred each time; caches fill up and end.
-    assert min(later - earlier for earlier, later in pairwise(held)) < 90
+    held = [held_after(100) for _ in range(9)]
+    # A leak of one object a request would be a hundred each time; caches fill up, slower each time.
+    assert min(later - earlier for earlier, later in pairwise(held)) < 60
