@@ -153,6 +153,21 @@ def test_other_pairs_are_prepared_from_the_text(study_data, task_data, tmp_path,
     assert manifest["settings"]["seq_len"] == 32
 
 
+def test_data_without_pairs_is_for_rows_that_predict_none(tmp_path, capsys):
+    data = pretraining.prepared(tmp_path, "full-sentences")
+    words = [
+        *("ablate", "objective", "--data", str(data), "--out", str(tmp_path / "study")),
+        *("--tasks", "none", "--seeds", "1", "--steps", "2", "--pretraining", *SMALL),
+    ]
+    assert cli.run(words) == 2
+    assert "row BERT needs the original's pairs" in capsys.readouterr().err
+    assert not (tmp_path / "study").exists()
+    rows = ["no NSP", "left-to-right, no NSP"]
+    summary, _ = ablated(capsys, [*words, "--rows", *rows])
+    assert [row["name"] for row in summary["rows"]] == rows
+    assert [len(row["heldout_loss"]) for row in summary["rows"]] == [1, 1]
+
+
 def test_steps_judges_the_checkpoints_of_one_run(study_data, task_data, tmp_path, capsys):
     words = words_of("steps", study_data, task_data, tmp_path / "study", "--tasks", "sst2", "--seeds", "1")
     summary, trained = ablated(capsys, [*words, "--steps", "10"])

@@ -91,7 +91,7 @@ def serving(
             yield Client(listener.getsockname()[1])
         finally:
             server.should_exit = True
-            thread.join(20)
+            thread.join(60)
             if thread.is_alive():
                 faulthandler.dump_traceback(sys.__stderr__)
                 raise AssertionError("the server does not end; where its threads stand was written to stderr")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith.config import nearest
-from bertsmith.data.shards import Instances
 from bertsmith.errors import InputError
 from bertsmith.experiments.ablation_report import write_report
 from bertsmith.experiments.config import AblateConfig
@@ -169,20 +168,20 @@ def _rows(design: Design, study: Study) -> tuple[list[Row], dict[str, str]]:
 
 
 def _require_fitting(study: Study, rows: list[Row]) -> None:
-    """Refuse settings that do not fit a row's pretraining, and data without the original's pairs.
+    """Refuse settings that do not fit a row's pretraining, and data without the pairs that a row predicts.
 
     Raises:
         InputError: naming what does not fit.
     """
     for row in rows:
-        if row.pairing is None:
-            check(study.pretraining(row, study.config.seed))
-    pairing = Instances.open(study.config.data, "train").manifest["settings"].get("pairing")
-    if pairing != "nsp":
-        raise InputError(
-            f"{study.config.data} was prepared with --pairing {pairing}; the experiments begin with the "
-            "original's pairs: prepare it with --pairing nsp"
-        )
+        if row.pairing is not None:
+            continue
+        check(study.pretraining(row, study.config.seed))
+        if row.pretraining.get("next_sentence", True) and study.pairing != "nsp":
+            raise InputError(
+                f"{study.config.data} was prepared with --pairing {study.pairing}; row {row.name} needs the "
+                "original's pairs: prepare it with --pairing nsp, or leave the row out (--rows)"
+            )
 
 
 def _columns(design: Design, study: Study, rows: list[Row]) -> list[Column]:

@@ -105,10 +105,18 @@ class Study:
             return base
         return dataclasses.replace(base, architecture=load_shape(config.model).config)
 
+    @cached_property
+    def pairing(self) -> str:
+        """How the data was paired: "nsp" unless no row predicts next sentences."""
+        return str(Instances.open(self.config.data, "train").manifest["settings"].get("pairing"))
+
     def pretraining(self, row: Row, seed: int) -> PretrainConfig:
         """Return the settings of a row's pretraining; its directory follows from them."""
         data = self.config.data if row.pairing is None else str(self.out / "data" / row.pairing)
-        config = overlay(self.base, row.pretraining, f"row {row.name}")
+        changes = dict(row.pretraining)
+        if row.pairing is None and self.pairing != "nsp":
+            changes.pop("next_sentence", None)  # there is none to leave out
+        config = overlay(self.base, changes, f"row {row.name}")
         config = dataclasses.replace(config, data=data, seed=seed, resume=True)
         name = f"{config.preset}-{self._pretraining_key(config)}-seed{seed}"
         return dataclasses.replace(config, out=str(self.out / "pretrained" / name))
