@@ -168,6 +168,28 @@ def test_data_without_pairs_is_for_rows_that_predict_none(tmp_path, capsys):
     assert [len(row["heldout_loss"]) for row in summary["rows"]] == [1, 1]
 
 
+@pytest.mark.parametrize(
+    ("processes", "rows"),
+    [
+        (1, ("BERT", "no NSP")),
+        pytest.param(2, ("BERT",), marks=pytest.mark.skipif(os.cpu_count() == 1, reason="one processor")),
+    ],
+)
+def test_a_row_that_diverges_is_a_result_and_the_others_go_on(study_data, tmp_path, capfd, processes, rows):
+    words = [
+        *("ablate", "objective", "--data", str(study_data), "--out", str(tmp_path)),
+        *("--tasks", "none", "--seeds", "1", "--steps", "6", "--processes", str(processes), "--json"),
+        *("--pretraining", *SMALL, "optimizer.learning-rate=1e30", "optimizer.max-grad-norm=0"),
+        *("optimizer.warmup-fraction=0", "--rows", *rows),
+    ]
+    assert cli.run(words) == 0
+    summary = json.loads(capfd.readouterr().out)
+    assert [(row["name"], row["heldout_loss"]) for row in summary["rows"]] == [(name, []) for name in rows]
+    results = [json.loads(path.read_text()) for path in tmp_path.glob("pretrained/*/result.json")]
+    assert len(results) == len(rows)
+    assert all(result["status"].startswith("diverged: ") for result in results)
+
+
 def test_steps_judges_the_checkpoints_of_one_run(study_data, task_data, tmp_path, capsys):
     words = words_of("steps", study_data, task_data, tmp_path / "study", "--tasks", "sst2", "--seeds", "1")
     summary, trained = ablated(capsys, [*words, "--steps", "10"])

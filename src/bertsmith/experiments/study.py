@@ -189,6 +189,7 @@ class Study:
             [sys.executable, "-m", *launcher, *words], stdout=subprocess.PIPE, text=True, check=False
         )
         if done.returncode != 0 and not (Path(config.out) / "metrics.json").exists():
+            _raise_if_diverged(Path(config.out))
             raise Stopped(f"a rank of {config.out} ended with {done.returncode}; the same command goes on")
         summary: dict[str, Any] = json.loads((Path(config.out) / "metrics.json").read_text(encoding="utf-8"))
         return summary
@@ -314,6 +315,15 @@ def _outcome(run: Path) -> Outcome:
             f"{path}: no result of a run ({error}); delete it, and the run is taken up"
         ) from None
     return outcome
+
+
+def _raise_if_diverged(run: Path) -> None:
+    """Raise what ended a run of several ranks, if its log says that it diverged for good."""
+    log = run / "metrics.jsonl"
+    lines = log.read_bytes().splitlines() if log.exists() else []
+    last = json.loads(lines[-1]) if lines else {}
+    if "diverged" in last:
+        raise RunDivergedError(last["diverged"])
 
 
 def _is_number(value: Any) -> bool:

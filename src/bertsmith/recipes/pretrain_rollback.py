@@ -79,13 +79,12 @@ def go_back(parts: Parts, standing: Standing, error: NonFiniteLoss | Diverged, l
     onset = min(finding.onset, standing.watcher.suspect_since or finding.onset)
     config = parts.config
     if config.on_divergence == "stop":
-        report(parts, standing, finding, log)
-        raise RunDivergedError(_advice(finding, parts, standing)) from error
+        raise _last_words(finding, _advice(finding, standing), parts, standing, log) from error
     finish_checkpoint(parts, standing, log)
     good = distributed.from_main(lambda: checkpoint.latest(parts.out, up_to=max(0, onset - 2)))
     if good is None or standing.rollbacks >= config.max_rollbacks:
-        report(parts, standing, finding, log)
-        raise RunDivergedError(_last_words(finding, parts, standing, good)) from error
+        advice = _advice_after_rollbacks(finding, parts, standing, good)
+        raise _last_words(finding, advice, parts, standing, log) from error
     restore(good, parts.model, parts.optimizer)
     parts.clock.agree()  # all ranks have read it
     skipped = parts.phases.skipped_batches + finding.step - good.step
@@ -124,22 +123,34 @@ def _log_entry(entry: dict[str, Any], log: RunLog) -> None:
     log.log({"step": entry["back_to"] + 1, "finding": entry["kind"], "text": entry["text"]})
 
 
-def _advice(finding: Finding, parts: Parts, standing: Standing) -> str:
+def _last_words(
+    finding: Finding, advice: str, parts: Parts, standing: Standing, log: RunLog
+) -> RunDivergedError:
+    """Report a finding, and that the run is over."""
+    report(parts, standing, finding, log)
+    message = f"{finding.text}; {advice}"
+    log.log({"step": finding.step, "diverged": message})
+    return RunDivergedError(message)
+
+
+def _advice(finding: Finding, standing: Standing) -> str:
     return (
-        f"{finding.text}; the last checkpoint: {standing.checkpoint or 'none yet'}; going on from it would "
+        f"the last checkpoint: {standing.checkpoint or 'none yet'}; going on from it would "
         "fail again at the same step: add --resume --on-divergence rollback, or start anew with a lower "
         "--optimizer.learning-rate or with --precision float32"
     )
 
 
-def _last_words(finding: Finding, parts: Parts, standing: Standing, good: Checkpoint | None) -> str:
+def _advice_after_rollbacks(
+    finding: Finding, parts: Parts, standing: Standing, good: Checkpoint | None
+) -> str:
     if good is None:
         return (
-            f"{finding.text}; no checkpoint from before step {finding.onset} is left to go back to: start "
+            f"no checkpoint from before step {finding.onset} is left to go back to: start "
             f"anew with another --out; {remedies(finding, parts)}"
         )
     return (
-        f"{finding.text}; and that after {standing.rollbacks} rollbacks (the rate is multiplied by "
+        f"and that after {standing.rollbacks} rollbacks (the rate is multiplied by "
         f"{standing.rate_factor:g}, {parts.phases.skipped_batches} batches were skipped); the last good "
         f"checkpoint: {good.directory}; start anew: {remedies(finding, parts)}"
     )
