@@ -176,6 +176,9 @@ def test_a_missing_file_or_label_column_is_named(tmp_path: Path) -> None:
         custom.read_file(DataSource(str(path)), str(path))
     with pytest.raises(InputError, match=r"no column 'star' \(--label\); did you mean 'stars'"):
         custom.read_file(DataSource(str(path), label="star"), str(path))
+    lines = write(tmp_path / "rows.txt", "fine\tgood\nbad\tpoor\n")
+    with pytest.raises(InputError, match=r"make it a \.tsv whose first line names the columns"):
+        custom.read_file(DataSource(str(lines)), str(lines))
 
 
 def test_blank_lines_are_counted_and_in_one_column_they_are_rows(tmp_path: Path) -> None:

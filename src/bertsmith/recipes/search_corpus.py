@@ -122,8 +122,7 @@ def _column(table: Table, flag: str, named: str | None, guesses: Sequence[str]) 
 
 
 def _unknown(table: Table, what: str, flag: str) -> str:
-    known = ", ".join(table.columns)
-    return f"{table.path}: no column is known to be the {what}; name it with --{flag}; columns: {known}"
+    return f"{table.path}: no column is known to be the {what}; name it with --{flag}; columns: {table.known}"
 
 
 def _text(where: str, column: str, value: Any) -> str:

@@ -109,9 +109,8 @@ def open_choices(path: str) -> Table:
 def _read_file(source: DataSource, table: Table, with_label: bool) -> RowSet[ChoiceRow]:
     columns = find_choice_columns(table, source.stored, source.named)
     if columns.label is None and with_label:
-        known = ", ".join(table.columns)
         raise InputError(
-            f"{table.path}: no column is known to be the label; name it with --label; columns: {known}"
+            f"{table.path}: no column is known to be the label; name it with --label; columns: {table.known}"
         )
     rows, counts = kept_rows(list(iterate_choice_rows(table, columns)), table, source.missing)
     if not rows:
@@ -136,17 +135,16 @@ def find_choice_columns(table: Table, stored: Columns | None, named: Mapping[str
     wanted = named["second_text"]
     guesses = (stored.second_text if stored else None, *_CHOICE_NAMES) if wanted is None else (wanted,)
     choices = next((name for name in guesses if name and _is_choices(table, name, label)), None)
-    known = ", ".join(table.columns)
     if choices is None and wanted is not None:
         raise InputError(
             f"{table.path}: --second-text {wanted} is neither a column nor what columns {wanted}0, {wanted}1 "
-            f"begin with; columns: {known}"
+            f"begin with; columns: {table.known}"
         )
     if context is None or choices is None:
         lacking = ("context", "--text") if context is None else ("choices", "--second-text")
         raise InputError(
             f"{table.path}: no column is known to be the {lacking[0]}; name it with {lacking[1]}, where the "
-            f"command has that; columns: {known}"
+            f"command has that; columns: {table.known}"
         )
     if context in (choices, label):
         raise InputError(f"{table.path}: column {context!r} would be read twice; name each column")

@@ -39,9 +39,8 @@ def read_file(source: DataSource, path: str, several: bool = False) -> RowSet[Ro
     table = open_table(path)
     columns = find_columns(table, source.stored, source.named, source.pair)
     if columns.label is None:
-        known = ", ".join(table.columns)
         raise InputError(
-            f"{path}: no column is known to be the label; name it with --label; columns: {known}"
+            f"{path}: no column is known to be the label; name it with --label; columns: {table.known}"
         )
     chosen = [name for name in (columns.text, columns.second_text, columns.label) if name is not None]
     if repeated := {name for name in chosen if chosen.count(name) > 1}:

@@ -43,6 +43,13 @@ class Table:
     counts: dict[str, int] = field(default_factory=lambda: {_BLANK_LINES: 0})
     short_rows: bool = False
 
+    @property
+    def known(self) -> str:
+        """The columns, as a message names them."""
+        if self.path != "-" and format_of(self.path) == ".txt":
+            return "none, for a .txt is a text a line; make it a .tsv whose first line names the columns"
+        return ", ".join(self.columns)
+
 
 def open_table(path: str, column_names: tuple[str, ...] | None = None) -> Table:
     """Open a CSV, TSV, JSON lines or text file, plain or ``.gz``; ``-`` is text lines on standard input.
