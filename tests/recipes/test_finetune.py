@@ -153,6 +153,13 @@ def test_c010_a_vocabulary_without_mask_is_refused_by_name(model: Path, data: Pa
         finetune(tiny.config(broken, data, tmp_path / "run"))
 
 
+def test_columns_that_are_not_read_are_named(model: Path, tmp_path: Path, capsys: Any) -> None:
+    rows = [(text, label, str(number)) for number, (text, label) in enumerate(tiny.make_rows(40))]
+    data = tiny.write_csv(tmp_path / "rows.csv", rows, ("text", "label", "id"))
+    finetune(tiny.config(model, data, tmp_path / "run", epochs=1))
+    assert "; 2 labels; columns not read: id\n" in capsys.readouterr().err
+
+
 def test_without_dev_a_tenth_is_kept_and_it_is_said(
     model: Path, data: Path, tmp_path: Path, capsys: Any
 ) -> None:

@@ -199,6 +199,8 @@ def test_blank_lines_are_counted_and_in_one_column_they_are_rows(tmp_path: Path)
         ("Quality\t#1 String\t#2 String", Columns("#1 String", "#2 String", "Quality")),
         ("Text\tLabel", Columns("Text", None, "Label")),
         ("premise\thypothesis", Columns("premise", "hypothesis", None)),
+        ("text\tsecond_text\tlabel", Columns("text", "second_text", "label")),
+        ("text\ttext_pair\tlabel", Columns("text", "text_pair", "label")),
     ],
 )
 def test_columns_are_found_by_the_header(tmp_path: Path, header: str, columns: Columns) -> None:
@@ -210,7 +212,9 @@ def test_stored_columns_win_over_found_ones_and_fix_whether_rows_are_pairs(tmp_p
     content = "sentence1,sentence2,body,label,verdict\na,b,c,d,e\n"
     path = str(write(tmp_path / "rows.csv", content))
     single = DataSource(path, stored=Columns("body", None, "verdict"))
-    assert custom.read_file(single, path).columns == Columns("body", None, "verdict")
+    read = custom.read_file(single, path)
+    assert read.columns == Columns("body", None, "verdict")
+    assert read.unread == ("sentence1", "sentence2", "label")
     pair = DataSource(path, stored=Columns("gone", "lost", "verdict"))
     assert custom.read_file(pair, path).columns == Columns("sentence1", "sentence2", "verdict")
     with pytest.raises(InputError, match="the model takes pairs"):

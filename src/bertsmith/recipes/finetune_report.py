@@ -26,6 +26,8 @@ from bertsmith.significance import bootstrap_interval
 from bertsmith.tasks.kind import Encoding, Task
 from bertsmith.tasks.prepared import TrainingData
 
+_SHOWN_COLUMNS = 8
+
 
 def greeting(data: TrainingData) -> str:
     """Say what was read."""
@@ -36,6 +38,9 @@ def greeting(data: TrainingData) -> str:
         parts.append(f"{len(split.rows.rows):,} {name} rows{' (a part)' if split.rows.partial else ''}")
     if data.labels is not None:
         parts.append(f"{len(data.labels)} labels")
+    if train.unread:
+        more = ", ..." if len(train.unread) > _SHOWN_COLUMNS else ""
+        parts.append(f"columns not read: {', '.join(train.unread[:_SHOWN_COLUMNS])}{more}")
     cut = sum(sum(split.truncated) for split in data.splits.values())
     if cut:
         parts.append(f"{cut:,} rows are too long and were cut (see --seq-len)")

@@ -56,7 +56,8 @@ def read_file(source: DataSource, path: str, several: bool = False) -> RowSet[Ro
     rows, counts = rows_of(table, columns, source.missing, read_label)
     if not rows:
         raise InputError(f"{path}: no row with a text and a label")
-    return RowSet(rows, path, columns, counts=counts)
+    unread = tuple(name for name in table.columns if name not in chosen)
+    return RowSet(rows, path, columns, counts=counts, unread=unread)
 
 
 def _parted_labels(where: str, columns: Columns, value: Any) -> tuple[str, ...] | None:

@@ -82,6 +82,7 @@ class RowSet(Generic[RowT]):
         columns: where texts and labels were found; ``None`` where the format fixes it.
         partial: the file is marked as a part of the split (``dev.part.tsv``).
         counts: ``rows``, ``missing_rows``, ``blank_lines``.
+        unread: the other columns of a user's file.
     """
 
     rows: list[RowT]
@@ -89,6 +90,7 @@ class RowSet(Generic[RowT]):
     columns: Columns | None = None
     partial: bool = False
     counts: dict[str, int] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
 
     def where(self, index: int) -> str:
         """Return where a row stands, for messages."""

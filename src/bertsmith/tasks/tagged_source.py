@@ -96,4 +96,4 @@ def read_file(source: DataSource, path: str, labelled: bool = True) -> TaggedRow
         return TaggedRows(marked.rows, path, columns, counts=marked.counts)
     read = conll.read_columns(path, source, labelled)
     columns = Columns(str(read.word_column), None, None if read.tag_column is None else str(read.tag_column))
-    return TaggedRows(read.rows, path, columns, ".part." in Path(path).name, read.counts, read.scheme)
+    return TaggedRows(read.rows, path, columns, ".part." in Path(path).name, read.counts, scheme=read.scheme)
