@@ -253,6 +253,8 @@ class Study:
 
 def can_judge(column: Column, row: Row) -> bool:
     """Say whether a column's task has what a row's fine-tuning sets, such as a head on a frozen encoder."""
+    if row.finetuning.get("bilstm") and "features" in column.changes:
+        return False  # nothing but the head is trained there
     task = find_task(column.task)
     kind = task.frozen_kind if "features" in row.finetuning else task.kind
     return kind is not None and all(
