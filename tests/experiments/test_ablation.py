@@ -260,6 +260,7 @@ def test_a_killed_study_goes_on_where_it_was(study_data, task_data, tmp_path, ca
         (("--pretraining", "batchsize=8"), "unknown setting 'batchsize'; did you mean 'batch_size'"),
         (("--pretraining", "batch-size"), "expected NAME=VALUE"),
         (("--finetuning", "epochs=many"), "epochs is 'many'; expected int"),
+        (("--finetuning", "epochs=0"), "epochs is 0; it has to be at least 1"),
         (("--finetuning", "seq-len=128"), "at most the model's 64 positions"),
         (("--budget", "1m"), "give either --steps or --budget, not both"),
         (("--seeds", "0"), "--seeds is 0"),

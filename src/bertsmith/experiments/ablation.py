@@ -18,6 +18,7 @@ from bertsmith.experiments.study import Stopped, Study, can_judge, task_of
 from bertsmith.experiments.task_data import task_directory
 from bertsmith.files import alone_in, require_no_directory, write_json, write_text
 from bertsmith.model.config import BertConfig
+from bertsmith.recipes import finetune_grid
 from bertsmith.recipes.demo_report import imported
 from bertsmith.recipes.pretrain_settings import check
 from bertsmith.runlog import write_config, write_environment
@@ -216,8 +217,9 @@ def _columns(design: Design, study: Study, rows: list[Row]) -> list[Column]:
             if not can_judge(column, row):
                 continue
             fits = _architecture(study, row).max_positions
-            seq_len = study.finetuning(row, column, study.config.seed, Path("model")).seq_len
-            check_seq_len(seq_len, fits, "tail")
+            settings = study.finetuning(row, column, study.config.seed, Path("model"))
+            finetune_grid.check(settings)
+            check_seq_len(settings.seq_len, fits, "tail")
     return columns
 
 
