@@ -383,14 +383,19 @@ def test_findings_are_computed_from_the_numbers():
 def test_losses_of_different_mixtures_are_not_compared():
     """80/20/0 shows a fifth of the pieces that it asks for: its loss is lower whatever the model knows."""
     rows = [Row("BERT"), Row("static", {"masking": {"dynamic": False}}), mixture_row("80/20/0")]
-    pretrained = Outcome({"heldout_mlm_loss": 6.0}, "finished", Path("run"), 1.0)
-    found = [RowResult(row, [Run(0, pretrained, {})]) for row in rows]
+
+    def trained(directory: str) -> list[Run]:
+        return [Run(0, Outcome({"heldout_mlm_loss": 6.0}, "finished", Path(directory), 1.0), {})]
+
+    found = [RowResult(row, trained(row.name)) for row in rows]
     results = Results(DESIGNS["masking"], [], found, {}, PRESETS["bert-tiny"]("D", "R"))
     assert [one.row for one in results.comparisons()] == ["static"]
     assert any("are not compared" in line for line in results.doubts())
     alike = Results(DESIGNS["masking"], [], found[:2], {}, PRESETS["bert-tiny"]("D", "R"))
     assert alike.doubts() == []
-    left = RowResult(Row("left-to-right", reads_left=True), [Run(0, pretrained, {})])
+    same = RowResult(Row("other layers"), trained("BERT"))
+    assert Results(DESIGNS["masking"], [], [found[0], same], {}, alike.base).comparisons() == []
+    left = RowResult(Row("left-to-right", reads_left=True), trained("left"))
     assert (
         Results(DESIGNS["objective"], [], [left, *found[:2]], {}, PRESETS["bert-tiny"]("D", "R")).doubts()
         == []

@@ -52,6 +52,11 @@ class RowResult:
         found = [run.pretrained.metrics.get(_LOSS) for run in self.runs]
         return [loss for loss in found if loss is not None]
 
+    def has_losses_beside(self, other: RowResult) -> bool:
+        """Say whether their held-out losses compare: of the same pieces, and not of the same pretrainings."""
+        mine, others = ({run.pretrained.directory for run in result.runs} for result in (self, other))
+        return self.row.predicts_as(other.row) and mine != others
+
     def doubts(self, columns: Sequence[Column]) -> list[str]:
         """Return what went wrong in its runs, a line each."""
         lines = [
@@ -140,7 +145,7 @@ class Results:
             reference = _values(first, column)
             for one in others:
                 values = _values(one, column)
-                if not values or not reference or (column is None and not one.row.predicts_as(first.row)):
+                if not values or not reference or (column is None and not one.has_losses_beside(first)):
                     continue
                 published = None if column is None else _published(one.row, column, first.row)
                 found.append(
