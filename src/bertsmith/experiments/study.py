@@ -323,7 +323,10 @@ def _raise_if_diverged(run: Path) -> None:
     """Raise what ended a run of several ranks, if its log says that it diverged for good."""
     log = run / "metrics.jsonl"
     lines = log.read_bytes().splitlines() if log.exists() else []
-    last = json.loads(lines[-1]) if lines else {}
+    try:
+        last = json.loads(lines[-1]) if lines else {}
+    except ValueError:  # cut by a kill
+        return
     if "diverged" in last:
         raise RunDivergedError(last["diverged"])
 
