@@ -42,9 +42,9 @@ def models(directories: dict[str, Path]) -> list[ServedModel]:
     return [ServedModel(name, predictor.load(path), "float32") for name, path in directories.items()]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def client(models: list[ServedModel]) -> Iterator[Client]:
-    """A client of a server of all models with the default settings."""
+    """A client of a server of all models with the default settings; it ends before other files' tests."""
     with serving(models) as client:
         yield client
 
