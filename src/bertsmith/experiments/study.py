@@ -25,6 +25,7 @@ from bertsmith.errors import InputError, RunDivergedError, RunError
 from bertsmith.experiments.config import AblateConfig
 from bertsmith.experiments.designs import Changes, Column, Row
 from bertsmith.experiments.mixture import measured_mixture
+from bertsmith.experiments.runs import read_run
 from bertsmith.experiments.task_data import task_directory
 from bertsmith.files import atomic_file, write_json
 from bertsmith.model.bert import BertForPreTraining
@@ -107,7 +108,7 @@ class Study:
 
     @cached_property
     def pairing(self) -> str:
-        """How the data was paired: "nsp" unless no row predicts next sentences."""
+        """How --data was paired, as ``prepare --pairing`` names it."""
         return str(Instances.open(self.config.data, "train").manifest["settings"].get("pairing"))
 
     def pretraining(self, row: Row, seed: int) -> PretrainConfig:
@@ -321,14 +322,9 @@ def _outcome(run: Path) -> Outcome:
 
 def _raise_if_diverged(run: Path) -> None:
     """Raise what ended a run of several ranks, if its log says that it diverged for good."""
-    log = run / "metrics.jsonl"
-    lines = log.read_bytes().splitlines() if log.exists() else []
-    try:
-        last = json.loads(lines[-1]) if lines else {}
-    except ValueError:  # cut by a kill
-        return
-    if "diverged" in last:
-        raise RunDivergedError(last["diverged"])
+    events = read_run(run).events if (run / "metrics.jsonl").exists() else []
+    if events and "diverged" in events[-1]:
+        raise RunDivergedError(events[-1]["diverged"])
 
 
 def _is_number(value: Any) -> bool:

@@ -132,13 +132,14 @@ def _find_texts(
     table: Table, pair: bool | None, more_pairs: Sequence[tuple[str, str]]
 ) -> tuple[str, str | None]:
     lowered = {column.lower(): column for column in table.columns}
-    pairs = [(a, b) for a, b in (*_PAIR_NAMES, *more_pairs) if a in lowered and b in lowered]
-    firsts = [] if pair is False else [first for first, _ in pairs]
     found: list[tuple[str, str | None]] = []
-    if pair is not True:
-        found += [(lowered[name], None) for name in _TEXT_NAMES if name in lowered and name not in firsts]
     if pair is not False:
-        found += [(lowered[a], lowered[b]) for a, b in pairs]
+        names = (*_PAIR_NAMES, *more_pairs)
+        found += [(lowered[a], lowered[b]) for a, b in names if a in lowered and b in lowered]
+    if pair is not True:
+        firsts = {first for first, _ in found}
+        texts = [lowered[name] for name in _TEXT_NAMES if name in lowered]
+        found += [(text, None) for text in texts if text not in firsts]
     if len(found) == 1:
         return found[0]
     columns = ", ".join(table.columns)
